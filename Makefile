@@ -1,0 +1,28 @@
+.PHONY: demo test soak setup format
+
+PYTHON ?= python3
+BIN := .venv/bin
+SETUP := .venv/.installed
+
+demo: $(SETUP)
+	$(BIN)/mcp-state demo
+
+test: $(SETUP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright
+	$(BIN)/pytest -q
+
+soak: $(SETUP)
+	MCP_STATE_SOAK=1 $(BIN)/pytest -q tests -k soak
+
+format: $(SETUP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+setup: $(SETUP)
+
+$(SETUP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $@

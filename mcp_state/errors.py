@@ -1,0 +1,247 @@
+"""Every outcome that a caller branches on, one class each, with its wording.
+
+The text of an error is `code: fact. next step.`; the tools put `error: ` before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class StateError(Exception):
+    """Something was refused or could not be done, and nothing was saved."""
+
+    code: ClassVar[str]
+    recorded: ClassVar[bool] = False
+    """Whether the refusal is kept as an event, for people to see."""
+
+    def __init__(self, fact: str, next_step: str = "") -> None:
+        """Keep the fact (no full stop) and what to do about it (a sentence)."""
+        super().__init__(fact, next_step)
+        self.fact = fact
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        """The whole of it: `code: fact. next step.`"""
+        return f"{self.code}: {self.fact}. {self.next_step}".rstrip()
+
+
+class BadArgument(StateError):
+    """An argument is missing, unknown, malformed or contradicts another."""
+
+    code = "bad_argument"
+
+
+class NotFound(StateError):
+    """There is nothing under that name."""
+
+    code = "not_found"
+
+    @classmethod
+    def named(cls, kind: str, name: str, near: Sequence[str], next_step: str) -> NotFound:
+        """Nothing of this kind has that name; these names are near."""
+        fact = f"no {kind} {name!r}"
+        if near:
+            fact += f"; there is {', '.join(repr(n) for n in near)}"
+        return cls(fact, next_step)
+
+
+class VersionConflict(StateError):
+    """It moved on since the version that the caller expected."""
+
+    code = "version_conflict"
+    recorded = True
+
+    @classmethod
+    def of(
+        cls, what: str, expected: int, current: int, by: str, read_with: str, set_with: str
+    ) -> VersionConflict:
+        """`what` is at `current` (0: does not exist), not at `expected`."""
+        if current == 0:
+            return cls(
+                f"{what} does not exist, so it is not at version {expected}",
+                "Use expected_version=0 to create it, or leave expected_version out.",
+            )
+        if expected == 0:
+            return cls(
+                f"{what} exists already, at version {current} ({by})",
+                f"Read it with {read_with}; to change it, {set_with} with "
+                f"expected_version={current}.",
+            )
+        return cls(
+            f"{what} is at version {current}, not {expected} ({by})",
+            f"Read it with {read_with}, merge, and {set_with} again with "
+            f"expected_version={current}.",
+        )
+
+
+class Held(StateError):
+    """Somebody holds the lease of the thread."""
+
+    code = "held"
+
+
+class LeaseLost(StateError):
+    """The token is not the current one: the lease ended and another took it."""
+
+    code = "lease_lost"
+    recorded = True
+
+
+class IllegalTransition(StateError):
+    """The status cannot change like that."""
+
+    code = "illegal_transition"
+
+
+class EvidenceRequired(StateError):
+    """Done needs what proves it."""
+
+    code = "evidence_required"
+
+
+class OverLimit(StateError):
+    """The text is longer than it may be; what was there stays."""
+
+    code = "over_limit"
+
+    @classmethod
+    def of(cls, what: str, size: int, limit: int, next_step: str) -> OverLimit:
+        """`what` would have `size` characters of at most `limit`."""
+        return cls(f"{what} would be {size:,} characters; the limit is {limit:,}", next_step)
+
+
+class Locked(StateError):
+    """A person locked it."""
+
+    code = "locked"
+    recorded = True
+
+
+class Conflict(StateError):
+    """The same idempotency key came with something else."""
+
+    code = "conflict"
+    recorded = True
+
+
+class StoreBusy(StateError):
+    """Other writers kept the store for longer than a call may wait."""
+
+    code = "store_busy"
+
+    @classmethod
+    def after(cls, seconds: float) -> StoreBusy:
+        """The call waited this long for its turn."""
+        return cls(
+            f"not saved: other processes kept the store busy for {seconds:.0f} s",
+            "Call again; if it goes on, `mcp-state doctor` tells who holds it.",
+        )
+
+
+class StoreDamaged(StateError):
+    """The file is not a whole store; nothing was changed in it."""
+
+    code = "store_damaged"
+
+    @classmethod
+    def at(cls, path: str, fact: str) -> StoreDamaged:
+        """What is wrong with the file at `path`."""
+        return cls(
+            f"{path}: {fact}",
+            "Nothing was changed. `mcp-state doctor` explains it, "
+            "`mcp-state restore BACKUP` puts a good copy in its place.",
+        )
+
+
+class StoreNewer(StateError):
+    """A newer version of mcp-state wrote the store and closed it to this one."""
+
+    code = "store_newer"
+
+
+class StoreReadonly(StateError):
+    """The store cannot be written here: permissions, a read-only directory, or settings."""
+
+    code = "store_readonly"
+
+
+class DiskFull(StateError):
+    """There is no room for the change."""
+
+    code = "disk_full"
+
+    @classmethod
+    def at(cls, path: str) -> DiskFull:
+        """The disk that holds `path` is full."""
+        return cls(
+            f"not saved: no space left for {path}", "Free some space and call again; no restart."
+        )
+
+
+class ReadonlyToolset(StateError):
+    """A tool that writes was called on a server that only reads."""
+
+    code = "readonly_toolset"
+
+
+class ProjectUnknown(StateError):
+    """It is not known which project the call belongs to."""
+
+    code = "project_unknown"
+
+    @classmethod
+    def among(cls, known: Sequence[str]) -> ProjectUnknown:
+        """No project could be found for a write; these exist."""
+        listed = f"known projects: {', '.join(known)}" if known else "there is no project yet"
+        return cls(
+            f"not saved: this call does not say which project it belongs to; {listed}",
+            'Pass project="NAME" (a new name begins a new project), start the server in a git '
+            "repository, or start it with --project NAME.",
+        )
+
+
+class SecretRefused(StateError):
+    """The text has the shape of a credential."""
+
+    code = "secret_refused"
+    recorded = True
+
+    @classmethod
+    def found(cls, kind: str, where: str, position: int) -> SecretRefused:
+        """A credential of this kind begins at a character position, counted from 0."""
+        return cls(
+            f"not saved: {where} holds what looks like {kind}, at character {position}",
+            "Leave it out, or say where it is kept instead of what it is. "
+            "(A person can start the server with --allow-secrets.)",
+        )
+
+
+class Expired(StateError):
+    """Its lifetime is over."""
+
+    code = "expired"
+
+
+ERRORS: tuple[type[StateError], ...] = (
+    BadArgument,
+    NotFound,
+    VersionConflict,
+    Held,
+    LeaseLost,
+    IllegalTransition,
+    EvidenceRequired,
+    OverLimit,
+    Locked,
+    Conflict,
+    StoreBusy,
+    StoreDamaged,
+    StoreNewer,
+    StoreReadonly,
+    DiskFull,
+    ReadonlyToolset,
+    ProjectUnknown,
+    SecretRefused,
+    Expired,
+)

@@ -1,0 +1,414 @@
+"""The one door to the file: every write is one transaction behind a lock, every read a snapshot.
+
+A transaction is one function that runs in a worker thread, one connection for writing and one for
+reading. It holds nothing but its own statements, can't be cancelled half-way, and costs one hop.
+Driver errors become ours here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import random
+import sqlite3
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+import anyio
+
+from mcp_state.errors import (
+    DiskFull,
+    StateError,
+    StoreBusy,
+    StoreDamaged,
+    StoreReadonly,
+)
+from mcp_state.models import Caller, Limits
+from mcp_state.store import opening
+from mcp_state.store.queue import Queue
+from mcp_state.store.transaction import Reading, Writing
+from mcp_state.times import Clock
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_LONGEST_PAUSE = 0.02
+_BUSY_MS_WITHOUT_WAL = 2000
+
+
+class _Busy(Exception):
+    """Another process holds the write lock of the file; nothing was begun."""
+
+
+class Database:
+    """The file of a store, opened when the first call needs it.
+
+    Args:
+        path: absolute; the file need not exist, the first write makes it.
+        clock: where time comes from.
+        limits: sizes that are refused.
+        read_only: never make, migrate or write the file.
+        allow_secrets: store what looks like a credential.
+        wait: seconds a write waits for its turn before `store_busy`.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        clock: Clock | None = None,
+        limits: Limits | None = None,
+        read_only: bool = False,
+        allow_secrets: bool = False,
+        wait: float = 10.0,
+    ) -> None:
+        self.path = path
+        self.clock = clock or Clock()
+        self.limits = limits or Limits()
+        self.read_only = read_only
+        self._allow_secrets = allow_secrets
+        self._wait = wait
+        self._turn = asyncio.Lock()
+        self._queue = Queue(path + "-queue")
+        self._writer = _Worker()
+        self._reader = _Worker()
+
+    async def write(self, caller: Caller, body: Callable[[Writing], T]) -> T:
+        """Run `body` as one transaction: all of it is durable on return, or none of it.
+
+        Waiting for the turn can be cancelled; from BEGIN on, nothing can.
+
+        Raises:
+            StoreBusy: the turn did not come in time.
+            StateError: what `body` or the file refused.
+        """
+        if self.read_only:
+            raise StoreReadonly(
+                f"{self.path} is opened for reading only by this server",
+                "Use a server with the coding toolset to write.",
+            )
+        deadline = time.monotonic() + self._wait
+        async with self._my_turn(deadline):
+            while True:
+                try:
+                    return await self._writer.run(self._transact, caller, body)
+                except _Busy:
+                    if time.monotonic() >= deadline:
+                        raise StoreBusy.after(self._wait) from None
+                await anyio.sleep(random.uniform(0, _LONGEST_PAUSE))
+
+    async def read(self, caller: Caller, body: Callable[[Reading], T]) -> T:
+        """Run `body` on one snapshot of the store. A store that does not exist reads as empty.
+
+        Raises:
+            StateError: what `body` or the file refused.
+        """
+        return await self._reader.run(self._snapshot, caller, body)
+
+    async def aclose(self) -> None:
+        """Close both connections, after what they are doing. The store can be used again."""
+        with anyio.CancelScope(shield=True):
+            await self._reader.close()
+            async with self._turn:
+                await self._writer.close()
+                self._queue.close()
+
+    @asynccontextmanager
+    async def _my_turn(self, deadline: float) -> AsyncGenerator[None]:
+        """First among the calls of this process, then among the processes."""
+        try:
+            async with asyncio.timeout(self._wait):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise StoreBusy.after(self._wait) from None
+        try:
+            try:
+                self._make_directory()
+                self._queue.open()
+                granted = await self._queue.lock(deadline - time.monotonic())
+            except OSError as problem:
+                raise opening.refused(self._queue.path, problem) from problem
+            if not granted:
+                raise StoreBusy.after(self._wait)
+            try:
+                yield
+            finally:
+                self._queue.unlock()
+        finally:
+            self._turn.release()
+
+    def _make_directory(self) -> None:
+        folder = os.path.dirname(self.path)
+        if not os.path.isdir(folder):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+
+    def _transact(self, caller: Caller, body: Callable[[Writing], T]) -> T:
+        """In the writer's thread: open if need be, BEGIN, body, COMMIT, or ROLLBACK."""
+        with self._translated(self._writer):
+            connection = self._open_writer()
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as problem:
+                if _is(problem, sqlite3.SQLITE_BUSY):
+                    raise _Busy from problem
+                raise
+            subject = ("project", "")
+            try:
+                tx = Writing(connection, caller, self.clock, self.limits, self._allow_secrets)
+                try:
+                    result = body(tx)
+                finally:
+                    subject = tx.subject
+                caller.totals = tx.totals()
+                changes = tx.scalar("SELECT changes FROM store")
+                connection.execute("COMMIT")
+            except BaseException as problem:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                if isinstance(problem, StateError) and problem.recorded:
+                    self._record_refusal(connection, caller, subject, problem)
+                raise
+            self._queue.note_changes(changes)
+            return result
+
+    def _record_refusal(
+        self,
+        connection: sqlite3.Connection,
+        caller: Caller,
+        subject: tuple[str, str],
+        problem: StateError,
+    ) -> None:
+        """An event of its own: people want to see what was refused, and why."""
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            tx = Writing(connection, caller, self.clock, self.limits, self._allow_secrets)
+            row = {"code": problem.code, "fact": problem.fact}
+            tx.event("refused", f"refused: {problem.code}", row, subject=subject)
+            changes = tx.scalar("SELECT changes FROM store")
+            connection.execute("COMMIT")
+            self._queue.note_changes(changes)
+        except (sqlite3.Error, StateError):
+            log.exception("a refusal could not be recorded")
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+    def _snapshot(self, caller: Caller, body: Callable[[Reading], T]) -> T:
+        """In the reader's thread: BEGIN, body, and nothing to commit."""
+        with self._translated(self._reader):
+            connection = self._open_reader()
+            connection.execute("BEGIN")
+            try:
+                tx = Reading(connection, caller, self.clock)
+                caller.totals = tx.totals()
+                return body(tx)
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _translated(self, worker: _Worker) -> Generator[None]:
+        """The one place where the driver's errors become ours."""
+        try:
+            yield
+        except sqlite3.Error as problem:
+            log.warning("%s: %s", self.path, problem)
+            if _is(problem, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise StoreBusy.after(self._wait) from problem
+            if _is(problem, sqlite3.SQLITE_CONSTRAINT):
+                raise
+            worker.forget()
+            if _is(problem, sqlite3.SQLITE_FULL):
+                raise DiskFull.at(self.path) from problem
+            if _is(problem, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+                raise StoreReadonly(
+                    f"{self.path}: {problem}",
+                    "Allow this user to read and write the file and its directory, or name "
+                    "another file with --db or MCP_STATE_DB. No restart is needed.",
+                ) from problem
+            if _is(problem, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR):
+                raise StoreDamaged.at(self.path, str(problem)) from problem
+            raise
+
+    def _open_writer(self) -> sqlite3.Connection:
+        """The writing connection; the queue is ours, so making and migrating is safe here."""
+        found = opening.identity(self.path)
+        if self._writer.connection is not None and self._writer.identity == found:
+            return self._writer.connection
+        self._writer.forget()
+        if found is None:
+            self._refuse_if_it_was_there(self._queue.changes())
+            try:
+                opening.make(self.path, self.clock.now())
+            except OSError as problem:
+                raise opening.refused(self.path, problem) from problem
+            self._queue.note_changes(0)
+            found = opening.identity(self.path)
+        version = self._look(self._queue.changes())
+        if not os.access(self.path, os.W_OK):
+            raise opening.refused(self.path, PermissionError(13, "Permission denied"))
+        connection = opening.new_connection(self.path, "rw")
+        try:
+            opening.migrate(self.path, connection, version, self.clock.now())
+            connection.execute("PRAGMA synchronous = FULL")
+            if opening.wal_is_safe(self.path):
+                connection.execute("PRAGMA journal_mode = WAL")
+            else:
+                connection.execute("PRAGMA journal_mode = DELETE")
+                connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS_WITHOUT_WAL}")
+        except BaseException:
+            connection.close()
+            raise
+        self._writer.keep(connection, found)
+        return connection
+
+    def _open_reader(self) -> sqlite3.Connection:
+        found = opening.identity(self.path)
+        if self._reader.connection is not None and self._reader.identity == found:
+            return self._reader.connection
+        self._reader.forget()
+        if found is None:
+            self._refuse_if_it_was_there(self._noted_changes())
+            connection = _empty_store()
+        else:
+            self._look(self._noted_changes())
+            connection = opening.new_connection(self.path, "ro")
+            connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS_WITHOUT_WAL}")
+        connection.execute("PRAGMA query_only = ON")
+        self._reader.keep(connection, found)
+        return connection
+
+    def _look(self, noted_changes: int) -> int:
+        """Look at an existing store without writing a byte to it; returns its schema's version."""
+        opening.check_files(self.path)
+        with contextlib.closing(opening.new_connection(self.path, "ro")) as connection:
+            connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS_WITHOUT_WAL}")
+            version = opening.check_store(self.path, connection, noted_changes)
+        if self.read_only and version < len(opening.migrations()):
+            raise StoreReadonly(
+                f"{self.path} is of an older version (schema {version})",
+                "A server that writes brings it up to date; this one only reads.",
+            )
+        return version
+
+    def _noted_changes(self) -> int:
+        try:
+            with open(self._queue.path, "rb") as file:
+                text = file.read(20)
+        except OSError:
+            return 0
+        return int(text) if text.isdigit() else 0
+
+    def _refuse_if_it_was_there(self, noted_changes: int) -> None:
+        """No fresh start where a store was."""
+        if os.path.exists(self.path + "-wal"):
+            raise StoreDamaged.at(self.path, "the file is gone, but its -wal is still there")
+        if noted_changes:
+            raise StoreDamaged(
+                f"{self.path}: the file is gone, and {noted_changes:,} changes with it",
+                "`mcp-state restore BACKUP` puts a copy in its place. To begin anew instead, "
+                f"remove {self._queue.path} too.",
+            )
+
+
+class _Worker:
+    """One connection and the one thread that uses it."""
+
+    def __init__(self) -> None:
+        self.connection: sqlite3.Connection | None = None
+        self.identity: tuple[int, int] | None = None
+        self._thread: ThreadPoolExecutor | None = None
+
+    async def run(self, function: Callable[..., T], *args: Any) -> T:
+        """Run `function` in the thread, after whatever it is doing.
+
+        Cancelling the caller does not cut it short: the cancellation is raised when it is done.
+        """
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "mcp-state")
+        done = asyncio.wrap_future(self._thread.submit(function, *args))
+        cancelled: asyncio.CancelledError | None = None
+        with anyio.CancelScope(shield=True):  # against anyio's cancellation; the loop: asyncio's
+            while not done.done():
+                try:
+                    await asyncio.wait([done])
+                except asyncio.CancelledError as request:
+                    cancelled = request
+        if cancelled is not None:
+            done.exception()
+            raise cancelled
+        return done.result()
+
+    def keep(self, connection: sqlite3.Connection, identity: tuple[int, int] | None) -> None:
+        """Use this connection from now on."""
+        connection.row_factory = sqlite3.Row
+        self.connection, self.identity = connection, identity
+
+    def forget(self) -> None:
+        """Close the connection; the next call opens, and checks, anew."""
+        if self.connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self.connection.close()
+            self.connection = None
+
+    async def close(self) -> None:
+        """Close the connection in its thread, and end the thread."""
+        if self._thread is not None:
+            await self.run(self.forget)
+            self._thread.shutdown()
+            self._thread = None
+
+
+def _empty_store() -> sqlite3.Connection:
+    connection = opening.new_connection(":memory:")
+    for step in opening.migrations():
+        for statement in step.statements:
+            connection.execute(statement)
+    return connection
+
+
+def _is(problem: sqlite3.Error, *codes: int) -> bool:
+    """Whether the primary result code of SQLite is one of these."""
+    code = getattr(problem, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in codes
+
+
+class _Bound(Protocol):
+    """A noun of the store: it knows its database and for whom it works."""
+
+    database: Database
+    caller: Caller
+
+
+S = TypeVar("S", bound=_Bound)
+
+
+def reads(
+    method: Callable[Concatenate[S, Reading, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Make a method that is given a snapshot into one that gets it itself."""
+
+    @functools.wraps(method)
+    async def call(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.database.read(self.caller, lambda tx: method(self, tx, *args, **kwargs))
+
+    return call
+
+
+def writes(
+    method: Callable[Concatenate[S, Writing, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Make a method that is given a transaction into one that is a transaction."""
+
+    @functools.wraps(method)
+    async def call(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.database.write(self.caller, lambda tx: method(self, tx, *args, **kwargs))
+
+    return call

@@ -1,0 +1,90 @@
+"""What `search` finds: one document per memory block, thread and journal entry."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from mcp_state.store.transaction import Writing
+
+KINDS = ("memory", "thread", "journal")
+_KINDS_PER_PROJECT = 16
+_RANGE = 1 << 36
+_WIDE = re.compile(
+    "["
+    "\u1100-\u11ff\u2e80-\u2fdf\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+    "]+"
+)
+_WORD = re.compile(r"\w+")
+_PAD = "\x1f"
+
+_NEXT_ID = """
+    SELECT coalesce(max(id), :first - 1) + 1 FROM documents WHERE id >= :first AND id < :end
+"""
+_PUT = """
+    INSERT INTO documents (id, project, kind, name, shown, seq, uses, text, short)
+    VALUES (:id, :project, :kind, :name, :shown, :seq, 1, :text, :short)
+    ON CONFLICT (project, kind, name) DO UPDATE
+       SET id = excluded.id, seq = excluded.seq, uses = uses + 1,
+           text = excluded.text, short = excluded.short
+"""
+_REMOVE = "DELETE FROM documents WHERE project = :project AND kind = :kind AND name = :name"
+_REFER = """
+    UPDATE documents SET uses = uses + 1
+    WHERE project = :project AND kind = :kind AND name = :name
+"""
+
+
+def range_of(project: int, kind: str) -> tuple[int, int]:
+    """The ids of a project's documents of one kind: the first, and the first after them."""
+    number = project * _KINDS_PER_PROJECT + KINDS.index(kind)
+    return number * _RANGE, (number + 1) * _RANGE
+
+
+def indexed(text: str) -> str:
+    """A text as it is indexed and asked for: one spelling of composed characters."""
+    return unicodedata.normalize("NFC", text).replace(_PAD, " ")
+
+
+def short_forms(text: str) -> Iterator[str]:
+    """What trigrams can't find, padded to three characters.
+
+    Words of one or two letters, and each one and two characters of a script without spaces.
+    """
+    for word in set(_WORD.findall(text)):
+        if len(word) <= 2:
+            yield word.ljust(3, _PAD)
+        for run in _WIDE.findall(word):
+            yield from (c.ljust(3, _PAD) for c in run)
+            yield from (run[i : i + 2].ljust(3, _PAD) for i in range(len(run) - 1))
+
+
+def put(tx: Writing, kind: str, name: str, shown: str, text: str, seq: int) -> None:
+    """Make this the newest document of the project, replacing the one of the same subject."""
+    first, end = range_of(tx.project, kind)
+    text = indexed(text)
+    tx.run(
+        _PUT,
+        {
+            "id": tx.scalar(_NEXT_ID, {"first": first, "end": end}),
+            "kind": kind,
+            "name": name,
+            "shown": shown,
+            "seq": seq,
+            "text": text,
+            "short": " ".join(sorted(set(short_forms(text)))),
+        },
+    )
+
+
+def remove(tx: Writing, kind: str, name: str) -> None:
+    """Take a subject out of the search."""
+    tx.run(_REMOVE, {"kind": kind, "name": name})
+
+
+def refer(tx: Writing, kind: str, name: str) -> None:
+    """Count that something else pointed at this subject."""
+    tx.run(_REFER, {"kind": kind, "name": name})

@@ -1,0 +1,320 @@
+"""Opening, making and migrating the file, so that a damaged store is never taken for a new one.
+
+Nothing here reads the whole file: `doctor` does that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from importlib import resources
+from urllib.parse import quote
+
+from mcp_state.errors import DiskFull, StateError, StoreDamaged, StoreNewer, StoreReadonly
+from mcp_state.times import to_text
+
+log = logging.getLogger(__name__)
+
+APPLICATION_ID = 0x4D43_5053  # "MCPS"
+_MAGIC = b"SQLite format 3\0"
+_WAL_MAGIC = (0x377F0682, 0x377F0683)
+_UNSAFE_FOR_WAL = ("nfs", "cifs", "smb", "9p", "afs", "fuse", "vboxsf", "prl_fs", "ceph", "gfs")
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step of the schema: version `number` is what the store is at after it."""
+
+    number: int
+    statements: Sequence[str]
+
+
+def split(script: str, name: str) -> Iterator[str]:
+    """The statements of a script, also where a trigger holds semicolons.
+
+    Raises:
+        ValueError: the last statement is not terminated.
+    """
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+    if statement.strip():
+        raise ValueError(f"{name} ends in the middle of a statement: {statement.strip()[:60]!r}")
+
+
+@cache
+def migrations() -> tuple[Migration, ...]:
+    """All steps, in order, from the numbered files beside this module."""
+    folder = resources.files("mcp_state.store") / "migrations"
+    files = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
+    steps = tuple(
+        Migration(int(f.name[:4]), tuple(split(f.read_text(encoding="utf-8"), f.name)))
+        for f in files
+    )
+    assert [s.number for s in steps] == list(range(1, len(steps) + 1)), "migrations have a gap"
+    return steps
+
+
+@cache
+def expected_objects() -> frozenset[tuple[str, str]]:
+    """The tables, indexes and triggers of a whole store."""
+    with contextlib.closing(new_connection(":memory:")) as connection:
+        for step in migrations():
+            for statement in step.statements:
+                connection.execute(statement)
+        return frozenset(_objects(connection))
+
+
+def _objects(connection: sqlite3.Connection) -> set[tuple[str, str]]:
+    rows = connection.execute("SELECT type, name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'")
+    return {(kind, name) for kind, name in rows}
+
+
+def new_connection(path: str, mode: str = "") -> sqlite3.Connection:
+    """A connection without transactions of its own making; `mode` is that of a SQLite URI."""
+    target = f"file:{quote(path)}?mode={mode}" if mode else path
+    connection = sqlite3.connect(
+        target, uri=bool(mode), isolation_level=None, check_same_thread=False, timeout=0
+    )
+    connection.execute("PRAGMA foreign_keys = ON")
+    return connection
+
+
+def file_system(path: str) -> str:
+    """The type of the file system that holds `path`, from the mount table; empty if unknown."""
+    best, kind = "", ""
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as mounts:
+            for line in mounts:
+                _, point, fs, *_ = line.split(" ")
+                point = point.replace("\\040", " ").rstrip("/")
+                inside = path == point or path.startswith(point + "/")
+                if inside and len(point) >= len(best):
+                    best, kind = point, fs
+    except OSError:
+        return ""
+    return kind
+
+
+def wal_is_safe(path: str) -> bool:
+    """Whether the shared memory of a WAL works where `path` lies."""
+    return not file_system(os.path.realpath(path)).startswith(_UNSAFE_FOR_WAL)
+
+
+def identity(path: str) -> tuple[int, int] | None:
+    """What tells one file at `path` from another that takes its place; None without a file."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise refused(path, problem) from problem
+    return found.st_dev, found.st_ino
+
+
+def refused(path: str, problem: OSError) -> StateError:
+    """The operating system's refusal, in our words."""
+    if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull.at(path)
+    if problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return StoreReadonly(
+            f"{path}: {os.strerror(problem.errno)}",
+            "Allow this user to read and write the file and its directory, or name another file "
+            "with --db or MCP_STATE_DB. No restart is needed.",
+        )
+    if problem.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+        return StoreReadonly(
+            f"{path}: file locks do not work on this file system",
+            "Keep the store on a local disk: name one with --db or MCP_STATE_DB.",
+        )
+    return StoreDamaged.at(path, os.strerror(problem.errno or 0))
+
+
+def check_files(path: str) -> None:
+    """Look at the file before SQLite does.
+
+    Raises:
+        StoreDamaged: it can't be a store.
+        StoreReadonly: it can't be read.
+    """
+    try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            what = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
+            raise StoreDamaged.at(path, f"this is {what}")
+        with open(path, "rb") as file:
+            head = file.read(16)
+        if not head:
+            raise StoreDamaged.at(path, "the file is empty, where a store was")
+        if head != _MAGIC[: len(head)] or len(head) < len(_MAGIC):
+            raise StoreDamaged.at(path, "this is not a SQLite database")
+        _check_wal(path + "-wal")
+    except OSError as problem:
+        raise refused(path, problem) from problem
+
+
+def _check_wal(path: str) -> None:
+    """SQLite silently ignores a WAL whose header is wrong, and with it what was committed there."""
+    for _ in range(3):  # a writer may be renewing the header at this moment
+        try:
+            with open(path, "rb") as file:
+                head = file.read(32)
+        except FileNotFoundError:
+            return
+        if not head.strip(b"\0"):
+            return
+        words = [int.from_bytes(head[i : i + 4], "big") for i in range(0, len(head), 4)]
+        if words[0] in _WAL_MAGIC and words[6:] == _wal_checksum(head[:24], words[0]):
+            return
+    raise StoreDamaged.at(path, "this is not a write-ahead log; the last changes were in it")
+
+
+def _wal_checksum(data: bytes, magic: int) -> list[int]:
+    """The checksum of SQLite's file format, section 4.2."""
+    order = "big" if magic & 1 else "little"
+    first = second = 0
+    for i in range(0, len(data), 8):
+        first = (first + int.from_bytes(data[i : i + 4], order) + second) & 0xFFFFFFFF
+        second = (second + int.from_bytes(data[i + 4 : i + 8], order) + first) & 0xFFFFFFFF
+    return [first, second]
+
+
+def check_store(path: str, connection: sqlite3.Connection, noted_changes: int) -> int:
+    """Check that what was opened is a whole store that this version may use.
+
+    Returns:
+        The version of its schema, which may be older or newer than ours.
+
+    Raises:
+        StoreDamaged: it is another database, has lost a table, or has lost changes.
+        StoreNewer: its schema says that this version can't read it.
+    """
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    if application != APPLICATION_ID:
+        raise StoreDamaged.at(
+            path, f"this database is not an mcp-state store (application_id {application:#x})"
+        )
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    latest = len(migrations())
+    found = _objects(connection)
+    if version > latest and ("table", "store") in found:
+        (min_reader,) = connection.execute("SELECT min_reader FROM store").fetchone()
+        if min_reader > latest:
+            raise StoreNewer(
+                f"{path} was written by a newer version: its schema is {version}, it can be read "
+                f"from {min_reader} on, this version knows {latest}",
+                "Nothing was changed. Upgrade mcp-state, or name another file with --db.",
+            )
+    if version >= latest and (missing := expected_objects() - found):
+        listed = ", ".join(f"{kind} {name}" for kind, name in sorted(missing)[:5])
+        raise StoreDamaged.at(path, f"{len(missing)} parts are missing: {listed}")
+    row = connection.execute("SELECT changes FROM store").fetchone()
+    if row is None:
+        raise StoreDamaged.at(path, "its table store is empty")
+    if row[0] < noted_changes:
+        raise StoreDamaged.at(
+            path,
+            f"{noted_changes - row[0]:,} committed changes are missing ({noted_changes:,} were "
+            f"made, {row[0]:,} are here): its -wal was removed, or an older copy was put here",
+        )
+    return version
+
+
+def make(path: str, now: datetime) -> None:
+    """Make a new store under a temporary name and move it into place whole.
+
+    Raises:
+        OSError: there is no room, or no permission.
+    """
+    temporary = f"{path}.new-{os.getpid()}"
+    for leftover in _leftovers(path):
+        with contextlib.suppress(OSError):
+            os.unlink(leftover)
+    with contextlib.closing(new_connection(temporary)) as connection:
+        os.chmod(temporary, 0o600)
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        _apply(connection, migrations())
+        connection.execute("INSERT INTO store VALUES (1, 1, 0, ?)", (to_text(now),))
+        connection.execute("COMMIT")
+        if wal_is_safe(path):
+            connection.execute("PRAGMA journal_mode = WAL")
+    os.rename(temporary, path)
+    sync_directory(path)
+
+
+def _leftovers(path: str) -> list[str]:
+    """Half-made stores of processes that were killed."""
+    folder, name = os.path.split(path)
+    return [os.path.join(folder, f) for f in os.listdir(folder) if f.startswith(f"{name}.new-")]
+
+
+def sync_directory(path: str) -> None:
+    """Make the name of a file as durable as its contents."""
+    if os.name == "posix":
+        folder = os.open(os.path.dirname(path), os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _apply(connection: sqlite3.Connection, steps: Sequence[Migration]) -> None:
+    for step in steps:
+        for statement in step.statements:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {step.number}")
+
+
+def migrate(
+    path: str,
+    connection: sqlite3.Connection,
+    version: int,
+    now: datetime,
+    steps: Sequence[Migration] | None = None,
+) -> str:
+    """Bring an older store up to date, after making a copy of it.
+
+    Returns:
+        The path of the copy, or empty if there was nothing to do.
+    """
+    due = [step for step in steps or migrations() if step.number > version]
+    if not due:
+        return ""
+    copy = f"{path}.v{version}-{now:%Y-%m-%d}.bak"
+    copy_store(connection, copy)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        _apply(connection, due)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    log.warning("%s: schema %d -> %d; a copy is at %s", path, version, due[-1].number, copy)
+    return copy
+
+
+def copy_store(source: sqlite3.Connection, target: str) -> None:
+    """A whole copy of an open store, moved into place when it is complete and on disk."""
+    temporary = f"{target}.new-{os.getpid()}"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)
+    with contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as copy:
+        os.chmod(temporary, 0o600)
+        source.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE")
+    with open(temporary, "rb") as file:
+        os.fsync(file.fileno())
+    os.replace(temporary, target)
+    sync_directory(target)

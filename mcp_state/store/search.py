@@ -1,0 +1,184 @@
+"""Full text over memory, threads and the journal.
+
+The index gives the newest matches of each kind; they are ranked here, because a relevance that
+counts every match of a common word costs time in proportion to the store.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mcp_state.errors import BadArgument
+from mcp_state.models import Caller, SearchHit, SearchPage
+from mcp_state.store.database import Database, reads
+from mcp_state.store.documents import KINDS, indexed, range_of, short_forms
+from mcp_state.store.transaction import Reading, Row, actor_of
+from mcp_state.times import from_text
+
+_MATCHES = """
+    SELECT id, kind, name, shown, seq, uses, documents.text AS text
+    FROM search JOIN documents ON documents.id = search.rowid
+    WHERE search MATCH :match AND search.rowid >= :first AND search.rowid < :end
+    ORDER BY search.rowid DESC LIMIT :limit
+"""
+_EVENT = """
+    SELECT at, agent, client, session FROM event_rows WHERE project = :project AND seq = :number
+"""
+NEWEST = 2000
+_TERMS = 16
+_SNIPPET = 160
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    text: str
+    match: str
+
+    @classmethod
+    def of(cls, word: str) -> _Term:
+        """What to ask the index for; empty if only a look at the text can tell."""
+        if len(word) >= 3:
+            return cls(word, f"text : {_quoted(word)}")
+        forms = [f"short : {_quoted(form)}" for form in short_forms(word)]
+        return cls(word, f"({' AND '.join(forms)})" if forms else "")
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+class Search:
+    """Full text over one project."""
+
+    def __init__(self, database: Database, caller: Caller) -> None:
+        self.database = database
+        self.caller = caller
+
+    @reads
+    def find(
+        self,
+        tx: Reading,
+        query: str,
+        *,
+        kinds: Sequence[str] = (),
+        limit: int = 10,
+        cursor: str = "",
+    ) -> SearchPage:
+        """What holds all the words of `query` (parts of words count), best first.
+
+        If nothing holds them all, what holds any of them, marked `loose`. Of each kind the newest
+        2,000 matches are ranked, by match, recency and use; `capped` says that there are more.
+
+        Raises:
+            BadArgument: no word, an unknown kind, or a cursor that is none of ours.
+        """
+        chosen = _kinds(kinds)
+        offset = _offset(cursor)
+        terms = [_Term.of(word) for word in dict.fromkeys(indexed(query).casefold().split())]
+        if len(terms) > _TERMS or not any(term.match for term in terms):
+            raise BadArgument(
+                f"query has {len(terms)} words" if terms else "query is empty",
+                f"Give 1 to {_TERMS} plain words that stand in the text, no operators.",
+            )
+        rows, capped = _matches(tx, terms, chosen, " AND ")
+        loose = not rows and len(terms) > 1
+        if loose:
+            rows, capped = _matches(tx, terms, chosen, " OR ")
+        last = max(tx.totals().event, 1)
+        rows.sort(key=lambda row: (-_score(row, terms, last), -row["seq"]))
+        page = rows[offset : offset + limit]
+        more = len(rows) > offset + limit
+        return SearchPage(
+            hits=[_hit(tx, row, terms) for row in page],
+            matches=len(rows),
+            capped=capped,
+            loose=loose,
+            cursor=str(offset + limit) if more else "",
+        )
+
+
+def _kinds(kinds: Sequence[str]) -> Sequence[str]:
+    chosen = [kind.strip().lower().removesuffix("s") for kind in kinds if kind.strip()]
+    for kind in chosen:
+        if kind not in KINDS:
+            raise BadArgument(f"kind {kind[:40]!r} is unknown", f"Kinds are {', '.join(KINDS)}.")
+    return chosen or KINDS
+
+
+def _offset(cursor: str) -> int:
+    if not cursor:
+        return 0
+    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 6:
+        raise BadArgument(
+            f"cursor {cursor[:40]!r} is none that search gave", "Leave it out to begin at the top."
+        )
+    return int(cursor)
+
+
+def _matches(
+    tx: Reading, terms: Sequence[_Term], kinds: Sequence[str], joiner: str
+) -> tuple[list[Row], bool]:
+    """The newest matches of each kind, and whether there are more."""
+    together = all if joiner == " AND " else any
+    match = joiner.join(term.match for term in terms if term.match)
+    found: list[Row] = []
+    capped = False
+    for kind in kinds:
+        first, end = range_of(tx.project, kind)
+        params = {"match": match, "first": first, "end": end, "limit": NEWEST + 1}
+        rows = tx.all(_MATCHES, params)
+        capped = capped or len(rows) > NEWEST
+        found += rows[:NEWEST]
+    short = [term.text for term in terms if len(term.text) < 3]
+    if short and joiner == " AND ":
+        found = [row for row in found if together(t in row["text"].casefold() for t in short)]
+    return found, capped
+
+
+def _score(row: Row, terms: Sequence[_Term], last: int) -> float:
+    text = row["text"].casefold()
+    head = text.partition("\n")[0] if row["kind"] != "journal" else ""
+    match = 0.0
+    for term in terms:
+        count = text.count(term.text)
+        if count:
+            match += 1 + 0.1 * min(count, 5) + 0.5 * _is_word(term.text, text)
+            match += 0.5 * (term.text in head)
+    return match / len(terms) + 0.6 * row["seq"] / last + 0.1 * math.log2(1 + row["uses"])
+
+
+def _is_word(term: str, text: str) -> bool:
+    at = text.find(term)
+    end = at + len(term)
+    return not (text[at - 1 : at].isalnum() or text[end : end + 1].isalnum())
+
+
+def _hit(tx: Reading, row: Row, terms: Sequence[_Term]) -> SearchHit:
+    event = tx.one(_EVENT, {"number": row["seq"]})
+    assert event is not None
+    return SearchHit(
+        kind=row["kind"],
+        name=row["shown"],
+        seq=row["seq"],
+        at=from_text(event["at"]),
+        actor=actor_of(event),
+        snippet=_snippet(row["text"], terms),
+    )
+
+
+def _snippet(text: str, terms: Sequence[_Term]) -> str:
+    """The surroundings of the first match, in one line."""
+    lower = text.casefold()
+    if len(lower) != len(text):  # folding moved positions
+        lower = text.lower()
+    places = [at for term in terms if (at := lower.find(term.text)) >= 0]
+    at = min(places, default=0)
+    start = max(0, at - _SNIPPET // 4)
+    if start:
+        start = text.rfind(" ", 0, start) + 1 if " " in text[max(0, start - 20) : start] else start
+    end = start + _SNIPPET
+    cut = re.sub(r"\s+", " ", text[start:end]).strip()
+    return f"{'…' if start else ''}{cut}{'…' if end < len(text) else ''}"

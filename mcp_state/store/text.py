@@ -1,0 +1,96 @@
+"""What text may be stored: names, values that no encoding holds, and credentials."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from mcp_state.errors import BadArgument
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_FORBIDDEN_IN_NAMES = {"Cc", "Zl", "Zp"}
+
+
+def clean(text: str) -> tuple[str, int]:
+    """Replace what cannot be stored (NUL, lone surrogates) by U+FFFD; returns how many."""
+    if text.isascii() and "\0" not in text:
+        return text, 0
+    return _UNSTORABLE.subn("\ufffd", text)
+
+
+def tidy_name(text: str, what: str, limit: int = 128) -> str:
+    """A name as it is shown: NFC, trimmed.
+
+    Raises:
+        BadArgument: empty, longer than `limit` characters, or with a control character.
+    """
+    name = unicodedata.normalize("NFC", clean(text.replace("\0", "\x01"))[0]).strip()
+    if not name:
+        raise BadArgument(f"{what} is empty", f"Give it a name of 1 to {limit} characters.")
+    if len(name) > limit:
+        raise BadArgument(
+            f"{what} is {len(name):,} characters; a name has at most {limit}",
+            "Choose a shorter name and put the text elsewhere.",
+        )
+    if any(unicodedata.category(c) in _FORBIDDEN_IN_NAMES for c in name):
+        raise BadArgument(
+            f"{what} has a line break or another control character in it",
+            "Choose a name of one line.",
+        )
+    return name
+
+
+def fold(name: str) -> str:
+    """The form under which names are compared: NFC, trimmed, case-folded."""
+    folded = unicodedata.normalize("NFC", name.strip()).casefold()
+    return unicodedata.normalize("NFC", folded)
+
+
+# Shapes that the issuers themselves document; each needs more than a word of prose to match.
+_CREDENTIALS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("a private key", re.compile(r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----")),
+    ("an AWS access key", re.compile(r"\b(?:AKIA|ASIA)[A-Z2-7]{16}\b")),
+    (
+        "an AWS secret key",
+        re.compile(r"(?i)aws_?secret_?(?:access_?)?key\W{1,6}[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])"),
+    ),
+    ("a GitHub token", re.compile(r"\bgh[pousr]_[A-Za-z0-9]{36,255}\b")),
+    ("a GitHub token", re.compile(r"\bgithub_pat_[A-Za-z0-9_]{60,255}\b")),
+    ("a GitLab token", re.compile(r"\bgl(?:pat|dt|rt|ptt|cbt)-[A-Za-z0-9_-]{20,}\b")),
+    (
+        "a Slack token",
+        re.compile(r"\bxox[abeoprs]-[A-Za-z0-9-]{20,}\b|\bxapp-\d-[A-Za-z0-9-]{20,}"),
+    ),
+    ("an Anthropic API key", re.compile(r"\bsk-ant-[A-Za-z0-9_-]{20,}")),
+    ("an OpenAI API key", re.compile(r"\bsk-(?:proj-|svcacct-|admin-)[A-Za-z0-9_-]{20,}")),
+    ("an API key", re.compile(r"\bsk-[A-Za-z0-9]{40,}\b")),
+    ("a Google API key", re.compile(r"\bAIza[A-Za-z0-9_-]{35}\b")),
+    ("a Google OAuth token", re.compile(r"\bya29\.[A-Za-z0-9_-]{30,}")),
+    ("a Stripe key", re.compile(r"\b[sr]k_(?:live|test)_[A-Za-z0-9]{20,}\b")),
+    ("an npm token", re.compile(r"\bnpm_[A-Za-z0-9]{36}\b")),
+    ("a PyPI token", re.compile(r"\bpypi-AgE[A-Za-z0-9_-]{50,}")),
+    ("a Hugging Face token", re.compile(r"\bhf_[A-Za-z]{34}\b")),
+    ("a SendGrid key", re.compile(r"\bSG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}")),
+    (
+        "a JSON web token",
+        re.compile(r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
+    ),
+    (
+        "a password in a URL",
+        re.compile(
+            r"\b[a-z][a-z0-9+.-]{1,20}://[^\s:/@\"'<>$]{1,64}:(?!\*|<|\$|xxx)[^\s:/@\"'<>$]{6,}@[\w.-]+"
+        ),
+    ),
+)
+_HINT = re.compile(
+    r"PRIVATE KEY|A[KS]IA|(?i:aws)|gh[pousr]_|github_pat_|gl[a-z]+-|xox|xapp-|sk-|AIza|ya29\.|[sr]k_"
+    r"|npm_|pypi-|hf_|SG\.|eyJ|://[^\s/]+@"
+)
+
+
+def credential_in(text: str) -> tuple[str, int] | None:
+    """The kind and position of what has the shape of a well-known credential, or None."""
+    if _HINT.search(text) is None:
+        return None
+    found = [(m.start(), kind) for kind, shape in _CREDENTIALS if (m := shape.search(text))]
+    return min((kind_at[::-1] for kind_at in found), key=lambda k: k[1]) if found else None

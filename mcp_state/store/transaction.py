@@ -1,0 +1,259 @@
+"""What a store method does inside a transaction: read rows, write them, and record the event."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from mcp_state.errors import OverLimit, ProjectUnknown, SecretRefused
+from mcp_state.models import Actor, Caller, Event, Limits, Status, Totals
+from mcp_state.store.text import clean, credential_in, fold, tidy_name
+from mcp_state.times import Clock, from_text, to_text
+
+Row = sqlite3.Row
+Params = Mapping[str, Any]
+
+_BY_ANCHOR = "SELECT project FROM directories WHERE anchor = :anchor"
+_BY_NAME = "SELECT project FROM project_names WHERE name = :name"
+_PROJECT = """
+    SELECT shown, last_event, active, watching, blocked, done, dropped, journal, memory
+    FROM projects WHERE id = :project
+"""
+_KNOWN = "SELECT shown FROM projects WHERE merged_into IS NULL ORDER BY last_event DESC LIMIT 30"
+_NEW_PROJECT = "INSERT INTO projects (shown, created_at) VALUES (:shown, :now) RETURNING id"
+_NEW_NAME = "INSERT INTO project_names (name, shown, project) VALUES (:name, :shown, :project)"
+_NEW_DIRECTORY = """
+    INSERT INTO directories (anchor, project) VALUES (:anchor, :project)
+    ON CONFLICT (anchor) DO NOTHING
+"""
+_ACTOR = """
+    SELECT id FROM actors
+    WHERE agent = :agent AND client = :client AND session = :session AND worktree = :worktree
+"""
+_NEW_ACTOR = """
+    INSERT INTO actors (agent, client, session, worktree)
+    VALUES (:agent, :client, :session, :worktree) RETURNING id
+"""
+_NEXT_EVENT = "SELECT last_event + 1 FROM projects WHERE id = :project"
+_EVENT = """
+    INSERT INTO events (project, seq, at, actor, kind, name, operation, summary, version, row)
+    VALUES (:project, :seq, :now, :actor, :kind, :name, :operation, :summary, :version, :row)
+"""
+_REMEMBERED = """
+    SELECT digest, seq FROM idempotency
+    WHERE project = :project AND operation = :operation AND key = :key
+"""
+_REMEMBER = """
+    INSERT INTO idempotency (project, operation, key, digest, seq)
+    VALUES (:project, :operation, :key, :digest, :seq)
+"""
+
+
+class Reading:
+    """One read transaction of one caller: everything in it sees the same state."""
+
+    def __init__(self, connection: sqlite3.Connection, caller: Caller, clock: Clock) -> None:
+        self._connection = connection
+        self.caller = caller
+        self.at = clock.now()
+        self.now = to_text(self.at)
+        self.project = self._find_project()
+
+    def all(self, sql: str, params: Params = {}) -> list[Row]:  # noqa: B006
+        """All rows; `:project` and `:now` are always bound."""
+        return self._connection.execute(sql, self._bound(params)).fetchall()
+
+    def one(self, sql: str, params: Params = {}) -> Row | None:  # noqa: B006
+        """The first row, or None."""
+        return self._connection.execute(sql, self._bound(params)).fetchone()
+
+    def scalar(self, sql: str, params: Params = {}) -> Any:  # noqa: B006
+        """The first value of the first row, or None."""
+        row = self.one(sql, params)
+        return None if row is None else row[0]
+
+    def known_projects(self) -> list[str]:
+        """Project names, the most active first, at most 30."""
+        return [row["shown"] for row in self.all(_KNOWN)]
+
+    def totals(self) -> Totals:
+        """The project's counts now."""
+        row = self.one(_PROJECT) if self.project else None
+        if row is None:
+            return Totals(self.caller.project, self.caller.how)
+        return Totals(
+            project=row["shown"],
+            how=self.caller.how,
+            exists=True,
+            event=row["last_event"],
+            threads={status.value: row[status.value] for status in Status},
+            journal=row["journal"],
+            memory=row["memory"],
+            remark=self._remark(row["shown"]),
+        )
+
+    def _remark(self, shown: str) -> str:
+        """Said when the directory would be called something else today."""
+        if not self.caller.anchor or not self.caller.project:
+            return ""
+        if self.scalar(_BY_NAME, {"name": fold(self.caller.project)}) == self.project:
+            return ""
+        return (
+            f"this directory is now called {self.caller.project}, and stays with {shown}: "
+            "`mcp-state projects rename` or `merge` changes that"
+        )
+
+    def _bound(self, params: Params) -> Params:
+        return {"project": self.project, "now": self.now, **params}
+
+    def _find_project(self) -> int:
+        """The id of the caller's project; 0 if it is not in the store."""
+        self.project = 0
+        if self.caller.anchor:
+            found = self.scalar(_BY_ANCHOR, {"anchor": self.caller.anchor})
+            if found is not None:
+                return found
+        if not self.caller.project:
+            return 0
+        return self.scalar(_BY_NAME, {"name": fold(self.caller.project)}) or 0
+
+
+class Writing(Reading):
+    """One write transaction of one caller. It is alone: nobody else writes until it ends.
+
+    `seq` is the number that the next event will have.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        caller: Caller,
+        clock: Clock,
+        limits: Limits,
+        allow_secrets: bool,
+    ) -> None:
+        self.actor = self.seq = 0
+        super().__init__(connection, caller, clock)
+        self.clock = clock
+        self.limits = limits
+        self.subject: tuple[str, str] = ("project", "")
+        self._allow_secrets = allow_secrets
+        if not self.project:
+            self.project = self._make_project()
+        if caller.anchor:
+            self.run(_NEW_DIRECTORY, {"anchor": caller.anchor})
+        self.actor = self._find_actor()
+        self.seq = self.scalar(_NEXT_EVENT)
+
+    def run(self, sql: str, params: Params = {}) -> sqlite3.Cursor:  # noqa: B006
+        """Run one statement; `:project`, `:now`, `:actor` and `:seq` are bound."""
+        return self._connection.execute(sql, self._bound(params))
+
+    def text(self, value: str, what: str, limit: int, next_step: str) -> str:
+        """Accept a text for storing.
+
+        Returns:
+            The text, with what can't be stored replaced by U+FFFD.
+
+        Raises:
+            OverLimit: longer than `limit` characters.
+            SecretRefused: it has the shape of a credential.
+        """
+        value, _ = clean(value)
+        if len(value) > limit:
+            raise OverLimit.of(what, len(value), limit, next_step)
+        if not self._allow_secrets and (found := credential_in(value)) is not None:
+            kind, position = found
+            raise SecretRefused.found(kind, what, position)
+        return value
+
+    def event(
+        self,
+        operation: str,
+        summary: str,
+        row: Mapping[str, Any] | None,
+        *,
+        version: int | None = None,
+        subject: tuple[str, str] | None = None,
+    ) -> int:
+        """Record the change as the project's next event; returns its number."""
+        kind, name = subject or self.subject
+        self.run(
+            _EVENT,
+            {
+                "kind": kind,
+                "name": name,
+                "operation": operation,
+                "summary": summary,
+                "version": version,
+                "row": None if row is None else json.dumps(row, ensure_ascii=False),
+            },
+        )
+        self.seq += 1
+        return self.seq - 1
+
+    def remembered(self, operation: str, key: str) -> tuple[str, int] | None:
+        """The digest and event of the first call with this idempotency key."""
+        row = self.one(_REMEMBERED, {"operation": operation, "key": key})
+        return None if row is None else (row["digest"], row["seq"])
+
+    def remember(self, operation: str, key: str, digest: str, seq: int) -> None:
+        """Keep an idempotency key for ever."""
+        self.run(_REMEMBER, {"operation": operation, "key": key, "digest": digest, "seq": seq})
+
+    def _bound(self, params: Params) -> Params:
+        return {
+            "project": self.project,
+            "now": self.now,
+            "actor": self.actor,
+            "seq": self.seq,
+            **params,
+        }
+
+    def _make_project(self) -> int:
+        if not self.caller.project:
+            raise ProjectUnknown.among(self.known_projects())
+        shown = tidy_name(self.caller.project, "the project name")
+        project: int = self.scalar(_NEW_PROJECT, {"shown": shown})
+        self.run(_NEW_NAME, {"name": fold(shown), "shown": shown, "project": project})
+        return project
+
+    def _find_actor(self) -> int:
+        actor = self.caller.actor
+        params = {
+            "agent": clean(actor.agent)[0],
+            "client": clean(actor.client)[0],
+            "session": clean(actor.session)[0],
+            "worktree": clean(self.caller.worktree)[0],
+        }
+        return self.scalar(_ACTOR, params) or self.scalar(_NEW_ACTOR, params)
+
+
+def actor_of(row: Row) -> Actor:
+    """The actor columns of a row that was joined with `actors`."""
+    return Actor(row["agent"], row["client"], row["session"])
+
+
+def time_of(text: str | None) -> datetime | None:
+    """A nullable time column."""
+    return None if text is None else from_text(text)
+
+
+def event_of(row: Row) -> Event:
+    """An event row that was joined with `actors`."""
+    return Event(
+        seq=row["seq"],
+        at=from_text(row["at"]),
+        actor=actor_of(row),
+        worktree=row["worktree"],
+        run=row["run"],
+        kind=row["kind"],
+        name=row["name"],
+        operation=row["operation"],
+        summary=row["summary"],
+        version=row["version"],
+        row=None if row["row"] is None else json.loads(row["row"]),
+    )

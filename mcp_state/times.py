@@ -1,0 +1,71 @@
+"""Time as the store writes it, durations as people write them, and where both come from."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from datetime import UTC, datetime, timedelta
+
+from mcp_state.errors import BadArgument
+
+_DURATION = re.compile(r"([1-9][0-9]{0,8})\s*([smhd])")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
+LONGEST = timedelta(days=36500)
+
+
+class Clock:
+    """Where time and randomness come from; tests pass their own."""
+
+    def now(self) -> datetime:
+        """The current time, in UTC."""
+        return datetime.now(UTC)
+
+    def new_id(self, prefix: str) -> str:
+        """A short id that no other machine will make: 60 bits of randomness."""
+        return prefix + "".join(secrets.choice(_ALPHABET) for _ in range(12))
+
+
+def to_text(at: datetime) -> str:
+    """The fixed-width UTC text that sorts like the time it says."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def from_text(text: str) -> datetime:
+    """The time that `to_text` wrote."""
+    return datetime.fromisoformat(text)
+
+
+def duration(text: str, argument: str) -> timedelta:
+    """Read `90s`, `20m`, `4h` or `3d`.
+
+    Raises:
+        BadArgument: it is none of these, or longer than a hundred years.
+    """
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None or (span := int(match[1]) * _UNITS[match[2]]) > LONGEST.total_seconds():
+        raise BadArgument(
+            f"{argument} is {text[:40]!r}, which is not a duration",
+            "Write 90s, 20m, 4h or 3d.",
+        )
+    return timedelta(seconds=span)
+
+
+def span(seconds: float) -> str:
+    """A length of time in its largest unit: `40 s`, `12 min`, `9 h`, `3 d`."""
+    seconds = abs(seconds)
+    if seconds < 60:
+        return f"{int(seconds)} s"
+    if seconds < 3600:
+        return f"{int(seconds // 60)} min"
+    if seconds < 2 * 86400:
+        return f"{int(seconds // 3600)} h"
+    return f"{int(seconds // 86400)} d"
+
+
+def ago(at: datetime, now: datetime) -> str:
+    """How long ago `at` was; a time in the future reads `in 5 min`."""
+    seconds = (now - at).total_seconds()
+    if seconds < -1:
+        return f"in {span(seconds)}"
+    return "just now" if seconds < 5 else f"{span(seconds)} ago"
