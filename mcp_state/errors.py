@@ -23,7 +23,7 @@ class StateError(Exception):
         self.next_step = next_step
 
     def __str__(self) -> str:
-        """The whole of it: `code: fact. next step.`"""
+        """The code, the fact and the next step, as the model reads them."""
         return f"{self.code}: {self.fact}. {self.next_step}".rstrip()
 
 

@@ -314,3 +314,26 @@ class Project:
     changed_at: datetime | None
     other_names: Sequence[str]
     directories: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """The wake-up packet: what was gathered, and `text`, which fits the token budget.
+
+    `since` is the event number after which `changes` count as news; `news` is how many there are.
+    """
+
+    text: str
+    last_here: datetime | None
+    since: int
+    news: int
+    changes: Sequence[Event]
+    active: Sequence[Thread]
+    due: Sequence[Thread]
+    blocked: Sequence[Thread]
+    due_count: int
+    memory: Sequence[MemoryBlock]
+    journal: Sequence[JournalEntry]
+
+    def __str__(self) -> str:
+        return self.text

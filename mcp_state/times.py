@@ -54,13 +54,13 @@ def duration(text: str, argument: str) -> timedelta:
 def span(seconds: float) -> str:
     """A length of time in its largest unit: `40 s`, `12 min`, `9 h`, `3 d`."""
     seconds = abs(seconds)
-    if seconds < 60:
-        return f"{int(seconds)} s"
-    if seconds < 3600:
-        return f"{int(seconds // 60)} min"
-    if seconds < 2 * 86400:
-        return f"{int(seconds // 3600)} h"
-    return f"{int(seconds // 86400)} d"
+    if seconds < 59.5:
+        return f"{round(seconds)} s"
+    if seconds < 59.5 * 60:
+        return f"{round(seconds / 60)} min"
+    if seconds < 47.5 * 3600:
+        return f"{round(seconds / 3600)} h"
+    return f"{round(seconds / 86400)} d"
 
 
 def ago(at: datetime, now: datetime) -> str:

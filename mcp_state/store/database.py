@@ -23,7 +23,6 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 import anyio
 
 from mcp_state.errors import (
-    DiskFull,
     StateError,
     StoreBusy,
     StoreDamaged,
@@ -31,7 +30,7 @@ from mcp_state.errors import (
 )
 from mcp_state.models import Caller, Limits
 from mcp_state.store import opening
-from mcp_state.store.queue import Queue
+from mcp_state.store.queue import Queue, noted_changes
 from mcp_state.store.transaction import Reading, Writing
 from mcp_state.times import Clock
 
@@ -153,8 +152,8 @@ class Database:
     def _transact(self, caller: Caller, body: Callable[[Writing], T]) -> T:
         """In the writer's thread: open if need be, BEGIN, body, COMMIT, or ROLLBACK."""
         with self._translated(self._writer):
-            connection = self._open_writer()
             try:
+                connection = self._open_writer()
                 connection.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as problem:
                 if _is(problem, sqlite3.SQLITE_BUSY):
@@ -225,8 +224,8 @@ class Database:
             if _is(problem, sqlite3.SQLITE_CONSTRAINT):
                 raise
             worker.forget()
-            if _is(problem, sqlite3.SQLITE_FULL):
-                raise DiskFull.at(self.path) from problem
+            if opening.is_out_of_space(problem):
+                raise opening.no_room(self.path, problem) from problem
             if _is(problem, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
                 raise StoreReadonly(
                     f"{self.path}: {problem}",
@@ -275,10 +274,10 @@ class Database:
             return self._reader.connection
         self._reader.forget()
         if found is None:
-            self._refuse_if_it_was_there(self._noted_changes())
+            self._refuse_if_it_was_there(noted_changes(self._queue.path))
             connection = _empty_store()
         else:
-            self._look(self._noted_changes())
+            self._look(noted_changes(self._queue.path))
             connection = opening.new_connection(self.path, "ro")
             connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS_WITHOUT_WAL}")
         connection.execute("PRAGMA query_only = ON")
@@ -297,14 +296,6 @@ class Database:
                 "A server that writes brings it up to date; this one only reads.",
             )
         return version
-
-    def _noted_changes(self) -> int:
-        try:
-            with open(self._queue.path, "rb") as file:
-                text = file.read(20)
-        except OSError:
-            return 0
-        return int(text) if text.isdigit() else 0
 
     def _refuse_if_it_was_there(self, noted_changes: int) -> None:
         """No fresh start where a store was."""

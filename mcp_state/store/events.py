@@ -21,7 +21,8 @@ _LAST = """
     ORDER BY seq DESC LIMIT :limit
 """
 _SUBJECT_AFTER = """
-    SELECT * FROM event_rows WHERE project = :project AND kind = :kind AND name = :name AND seq > :since
+    SELECT * FROM event_rows
+    WHERE project = :project AND kind = :kind AND name = :name AND seq > :since
     ORDER BY seq LIMIT :limit
 """
 _SUBJECT_LAST = """

@@ -141,8 +141,42 @@ def refused(path: str, problem: OSError) -> StateError:
     return StoreDamaged.at(path, os.strerror(problem.errno or 0))
 
 
+def is_out_of_space(problem: sqlite3.Error) -> bool:
+    """Whether a write failed for want of room; SQLite names a quota or a limit an I/O error."""
+    code = getattr(problem, "sqlite_errorcode", 0)
+    return code & 0xFF == sqlite3.SQLITE_FULL or code in (
+        sqlite3.SQLITE_IOERR_WRITE,
+        sqlite3.SQLITE_IOERR_SHMSIZE,
+    )
+
+
+def no_room(path: str, problem: sqlite3.Error) -> DiskFull:
+    """The refusal of what `is_out_of_space` is true of."""
+    if getattr(problem, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+        return DiskFull.at(path)
+    return DiskFull(
+        f"not saved: {path} could not be written ({problem}): no space, over a quota or a file "
+        "size limit, or a failing disk",
+        "Free some space and call again; no restart.",
+    )
+
+
 def check_files(path: str) -> None:
-    """Look at the file before SQLite does.
+    """Look at the main file and its -wal before SQLite does.
+
+    Raises:
+        StoreDamaged: it can't be a store.
+        StoreReadonly: it can't be read.
+    """
+    check_main_file(path)
+    try:
+        _check_wal(path + "-wal")
+    except OSError as problem:
+        raise refused(path, problem) from problem
+
+
+def check_main_file(path: str) -> None:
+    """Look at the main file alone.
 
     Raises:
         StoreDamaged: it can't be a store.
@@ -159,7 +193,6 @@ def check_files(path: str) -> None:
             raise StoreDamaged.at(path, "the file is empty, where a store was")
         if head != _MAGIC[: len(head)] or len(head) < len(_MAGIC):
             raise StoreDamaged.at(path, "this is not a SQLite database")
-        _check_wal(path + "-wal")
     except OSError as problem:
         raise refused(path, problem) from problem
 

@@ -90,6 +90,16 @@ class Queue:
         return self._file
 
 
+def noted_changes(path: str) -> int:
+    """The number of changes in the side file at `path`, for those who only read; 0 if unknown."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read(20)
+    except OSError:
+        return 0
+    return int(text) if text.isdigit() else 0
+
+
 def _open(path: str) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
 

@@ -83,8 +83,8 @@ _CREDENTIALS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
 )
 _HINT = re.compile(
-    r"PRIVATE KEY|A[KS]IA|(?i:aws)|gh[pousr]_|github_pat_|gl[a-z]+-|xox|xapp-|sk-|AIza|ya29\.|[sr]k_"
-    r"|npm_|pypi-|hf_|SG\.|eyJ|://[^\s/]+@"
+    r"PRIVATE KEY|A[KS]IA|(?i:aws)|gh[pousr]_|github_pat_|gl[a-z]+-|xox|xapp-|sk-|AIza|ya29\."
+    r"|[sr]k_|npm_|pypi-|hf_|SG\.|eyJ|://[^\s/]+@"
 )
 
 
@@ -92,5 +92,5 @@ def credential_in(text: str) -> tuple[str, int] | None:
     """The kind and position of what has the shape of a well-known credential, or None."""
     if _HINT.search(text) is None:
         return None
-    found = [(m.start(), kind) for kind, shape in _CREDENTIALS if (m := shape.search(text))]
-    return min((kind_at[::-1] for kind_at in found), key=lambda k: k[1]) if found else None
+    found = [(kind, m.start()) for kind, shape in _CREDENTIALS if (m := shape.search(text))]
+    return min(found, key=lambda one: one[1], default=None)

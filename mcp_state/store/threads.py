@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from mcp_state.errors import (
     BadArgument,
@@ -132,6 +132,11 @@ _CLOSED = """
     WHERE project = :project AND status = :status AND changed < :second
     ORDER BY changed DESC LIMIT :limit
 """
+_LEASED = """
+    SELECT * FROM thread_rows
+    WHERE project = :project AND lease_until > :now AND lease_over = 0
+    ORDER BY lease_until LIMIT :limit
+"""
 _COUNT_DUE = """
     SELECT count(*) FROM (
         SELECT 1 FROM threads
@@ -147,23 +152,37 @@ CLEARABLE = ("next_action", "waiting_on", "check", "evidence", "note", "places",
 SHORTEN = "Shorten it; long text belongs in the journal or in a memory block."
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """What `Threads.set` is asked to change; None leaves a field as it is."""
+class Changes(TypedDict, total=False):
+    """What `Threads.set` is asked to change; what is absent or None stays as it is."""
 
-    status: Status | None = None
-    title: str | None = None
-    next_action: str | None = None
-    waiting_on: str | None = None
-    recheck_after: str | None = None
-    check: str | None = None
-    evidence: str | None = None
-    note: str | None = None
-    priority: int | None = None
-    depends_on: Sequence[str] | None = None
-    criteria: Sequence[str] | None = None
-    places: Sequence[Place] | None = None
-    clear: Sequence[str] = ()
+    status: Status | str | None
+    title: str | None
+    next_action: str | None
+    waiting_on: str | None
+    recheck_after: str | None
+    check: str | None
+    evidence: str | None
+    note: str | None
+    priority: int | None
+    depends_on: Sequence[str] | None
+    criteria: Sequence[str] | None
+    places: Sequence[Place] | None
+    clear: Sequence[str]
+
+
+def parse_status(text: str) -> Status:
+    """A status in any case, with `-`, `_` or spaces around.
+
+    Raises:
+        BadArgument: there is no such status.
+    """
+    word = re.sub(r"[-_\s]+", "", text).lower()
+    try:
+        return Status(word)
+    except ValueError:
+        raise BadArgument(
+            f"status is {text[:40]!r}", f"Statuses are {', '.join(s.value for s in Status)}."
+        ) from None
 
 
 class Threads:
@@ -219,10 +238,10 @@ class Threads:
         self,
         tx: Writing,
         thread: str,
-        changes: Changes | None = None,
         *,
         expected_version: int | None = None,
         lease_token: int | None = None,
+        **changes: Unpack[Changes],
     ) -> Thread:
         """Create a thread, or change what is given of it.
 
@@ -236,7 +255,6 @@ class Threads:
             EvidenceRequired: done without proof, or with criteria that do not pass.
             OverLimit: a text is too long.
         """
-        changes = changes or Changes()
         shown = tidy_name(thread, "thread")
         name = fold(shown)
         tx.subject = ("thread", name)
@@ -250,7 +268,7 @@ class Threads:
         fields = _merged(tx, shown, row, changes)
         fields |= {"name": name, "shown": shown}
         needs = _wanted_needs(tx, shown, name, changes)
-        criteria = _new_criteria(tx, shown, row, changes.criteria or ())
+        criteria = _new_criteria(tx, shown, row, changes.get("criteria") or ())
         if row is not None and needs is None and not criteria and _same(row, fields):
             return _thread(tx, row, unchanged=True)
         tx.run(_INSERT if row is None else _UPDATE, fields)
@@ -471,6 +489,11 @@ def count_due(tx: Reading, status: Status | None = None, asked: str = "") -> int
     )
 
 
+def leased(tx: Reading, limit: int) -> Sequence[Thread]:
+    """Threads that somebody holds."""
+    return [_thread(tx, row) for row in tx.all(_LEASED, {"limit": limit})]
+
+
 def lease_of(tx: Reading, row: Row) -> Lease | None:
     """The lease, while it lasts."""
     until = row["lease_until"]
@@ -632,22 +655,28 @@ def _merged(tx: Writing, shown: str, row: Row | None, changes: Changes) -> dict[
     """The columns as they will be, after every rule about them."""
     fields = _given(tx, shown, row, changes)
     old = None if row is None else Status(row["status"])
-    new = changes.status or old or Status.ACTIVE
+    status = changes.get("status")
+    new = parse_status(status) if status else old or Status.ACTIVE
     if old is not None and new is not old:
         _check_move(shown, old, new, changes)
+    recheck_after = changes.get("recheck_after")
     fields["status"] = new.value
     fields["status_at"] = tx.now if row is None or new is not old else row["status_at"]
     if new not in (Status.WATCHING, Status.BLOCKED):
-        if changes.recheck_after is not None:
+        if recheck_after is not None:
             raise _belongs("recheck_after", shown, new)
-        if changes.waiting_on:
+        if changes.get("waiting_on"):
             raise _belongs("waiting_on", shown, new)
         fields["waiting_on"], fields["recheck_at"] = "", None
-    elif changes.recheck_after is not None:
-        fields["recheck_at"] = to_text(tx.at + duration(changes.recheck_after, "recheck_after"))
-    elif changes.status is not None or fields["recheck_at"] is None:
+    elif recheck_after is not None:
+        fields["recheck_at"] = to_text(tx.at + duration(recheck_after, "recheck_after"))
+    elif status or fields["recheck_at"] is None:
         fields["recheck_at"] = to_text(tx.at + _DEFAULT_RECHECK)
-    if old in (Status.DONE, Status.DROPPED) and new is Status.ACTIVE and changes.evidence is None:
+    if (
+        old in (Status.DONE, Status.DROPPED)
+        and new is Status.ACTIVE
+        and changes.get("evidence") is None
+    ):
         fields["evidence"] = ""
     _check_needs_of_status(tx, shown, row, new, fields, changes)
     return fields
@@ -663,25 +692,25 @@ def _given(tx: Writing, shown: str, row: Row | None, changes: Changes) -> dict[s
     }
     if row is not None:
         fields |= {column: row[column] for column in _COLUMNS}
-    for cleared in changes.clear:
+    for cleared in changes.get("clear", ()):
         if cleared not in CLEARABLE:
             raise BadArgument(
                 f"{cleared[:40]!r} cannot be cleared", f"clear takes {', '.join(CLEARABLE)}."
             )
-        if getattr(changes, cleared):
+        if changes.get(cleared):
             raise BadArgument(f"{cleared} is both given and to be cleared", "Do one of the two.")
         fields[cleared] = "[]" if cleared == "places" else ""
     for column in _TEXTS:
-        value: str | None = getattr(changes, column)
+        value: str | None = changes.get(column)
         if value is not None:
             limit = tx.limits.title if column == "title" else tx.limits.text
             fields[column] = tx.text(value, f"{column} of thread {shown!r}", limit, SHORTEN)
-    if changes.priority is not None:
-        if not 1 <= changes.priority <= 9:
-            raise BadArgument(f"priority is {changes.priority}", "Use 1 (first) to 9 (last).")
-        fields["priority"] = changes.priority
-    if changes.places:
-        fields["places"] = _places(tx, changes.places)
+    if (priority := changes.get("priority")) is not None:
+        if not 1 <= priority <= 9:
+            raise BadArgument(f"priority is {priority}", "Use 1 (first) to 9 (last).")
+        fields["priority"] = priority
+    if places := changes.get("places"):
+        fields["places"] = _places(tx, places)
     return fields
 
 
@@ -707,7 +736,7 @@ def _check_move(shown: str, old: Status, new: Status, changes: Changes) -> None:
             f"thread {shown!r} is {old}, it cannot become {new}",
             f"From {old} it can become: {', '.join(MOVES[old])} (with a note saying why).",
         )
-    if old not in OPEN and not changes.note:
+    if old not in OPEN and not changes.get("note"):
         raise IllegalTransition(
             f"thread {shown!r} is {old}; it reopens only with a note saying why",
             f'thread_set(thread="{shown}", status="active", note="why").',
@@ -747,7 +776,7 @@ def _check_needs_of_status(
         )
     criteria = [] if row is None else tx.all(_CRITERIA, {"name": row["name"]})
     failing = [f"{c['number']} ({c['text'][:60]})" for c in criteria if not c["passes"]]
-    if changes.criteria:
+    if changes.get("criteria"):
         raise EvidenceRequired(
             f"thread {shown!r} cannot be done: its new criteria were not checked",
             "Add the criteria first, mark them with thread_check, then set done.",
@@ -763,9 +792,9 @@ def _check_needs_of_status(
 
 def _wanted_needs(tx: Writing, shown: str, name: str, changes: Changes) -> set[str] | None:
     """The names of the threads it will depend on, or None for no change."""
-    if changes.depends_on is None and "depends_on" not in changes.clear:
+    if changes.get("depends_on") is None and "depends_on" not in changes.get("clear", ()):
         return None
-    wanted = changes.depends_on or ()
+    wanted = changes.get("depends_on") or ()
     if len(wanted) > tx.limits.items:
         raise BadArgument(f"{len(wanted)} dependencies; a thread has at most {tx.limits.items}", "")
     needs: set[str] = set()
@@ -867,8 +896,11 @@ def _summary(old: Row | None, new: Row, criteria: int) -> str:
 
 
 def _index(tx: Writing, row: Row) -> None:
+    documents.put(tx, "thread", row["name"], row["shown"], text_of(tx, row), tx.seq - 1)
+
+
+def text_of(tx: Reading, row: Row) -> str:
+    """What `search` reads of a thread."""
     criteria = [c["text"] for c in tx.all(_CRITERIA, {"name": row["name"]})]
     texts = [row["shown"], *(row[column] for column in _TEXTS), *criteria]
-    documents.put(
-        tx, "thread", row["name"], row["shown"], "\n".join(t for t in texts if t), tx.seq - 1
-    )
+    return "\n".join(text for text in texts if text)

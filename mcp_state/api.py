@@ -1,0 +1,95 @@
+"""The store as a program uses it: no `mcp` needed, several stores may be open at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from mcp_state.models import Actor, Caller, Limits, Packet, Totals
+from mcp_state.orient import Orient
+from mcp_state.settings import store_path
+from mcp_state.store.database import Database
+from mcp_state.store.events import Events
+from mcp_state.store.journal import Journal
+from mcp_state.store.memory import Memory
+from mcp_state.store.projects import Projects
+from mcp_state.store.search import Search
+from mcp_state.store.threads import Threads
+from mcp_state.times import Clock
+
+
+class State:
+    """The state of one project, for one caller.
+
+    `memory`, `threads`, `journal`, `events` (history), `search` and `projects` hold the methods;
+    each raises the classes of `mcp_state.errors` and returns the models of `mcp_state.models`.
+    """
+
+    def __init__(self, database: Database, caller: Caller) -> None:
+        self.database = database
+        self.caller = caller
+        self.memory = Memory(database, caller)
+        self.threads = Threads(database, caller)
+        self.journal = Journal(database, caller)
+        self.events = Events(database, caller)
+        self.search = Search(database, caller)
+        self.projects = Projects(database, caller)
+
+    @property
+    def totals(self) -> Totals:
+        """The project's counts, as the last call saw them."""
+        return self.caller.totals or Totals(self.caller.project, self.caller.how)
+
+    async def orient(self, max_tokens: int = 2000, since: int | None = None) -> Packet:
+        """The wake-up packet; `str()` of it is the text, at most four characters a token.
+
+        `since` is the event number after which changes are news; by default the last event of
+        this session, else that of an earlier session of the same agent.
+
+        Raises:
+            BadArgument: the budget is out of range.
+        """
+        return await Orient(self.database, self.caller).packet(max_tokens=max_tokens, since=since)
+
+
+@asynccontextmanager
+async def open_store(
+    path: str | os.PathLike[str] = "",
+    *,
+    project: str,
+    agent: str = "python",
+    session: str = "",
+    clock: Clock | None = None,
+    limits: Limits | None = None,
+    read_only: bool = False,
+    allow_secrets: bool = False,
+) -> AsyncGenerator[State]:
+    """Open a store for one project, and close it on exit.
+
+    Args:
+        path: absolute; empty for the user's own store. The first write makes the file.
+        project: the project's name; a new name begins a new project with the first write.
+        agent: the name that changes are recorded under.
+        session: tells one run of the agent from another; by default a new one.
+        clock: where time comes from, for tests.
+        limits: sizes that are refused.
+        read_only: refuse to write, and to make or migrate the file.
+        allow_secrets: store what looks like a credential.
+
+    Raises:
+        BadArgument: the path is relative.
+    """
+    clock = clock or Clock()
+    database = Database(
+        store_path(os.fspath(path), os.getcwd(), "the path"),
+        clock=clock,
+        limits=limits,
+        read_only=read_only,
+        allow_secrets=allow_secrets,
+    )
+    actor = Actor(agent, "python", session or clock.new_id("s-"))
+    try:
+        yield State(database, Caller(project, "argument", actor))
+    finally:
+        await database.aclose()

@@ -1,0 +1,55 @@
+"""`mcp-state serve`: the MCP server on stdin and stdout."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from dataclasses import replace
+
+import click
+
+from mcp_state.cli.common import Options, fail, store_options
+from mcp_state.errors import StateError
+
+
+@click.command()
+@click.option("--toolset", default="coding", show_default=True, help="Name, or path of a .toml.")
+@click.option("--tools", default="", help="Tools to add, separated by commas.")
+@click.option("--exclude", default="", help="Tools to leave out, separated by commas.")
+@click.option("--read-only", is_flag=True, help="List no tool that writes; never write the store.")
+@click.option("--structured", is_flag=True, help="Add structured content, for programs.")
+@click.option("--allow-secrets", is_flag=True, help="Store what looks like a credential.")
+@store_options
+def serve(
+    options: Options,
+    toolset: str,
+    tools: str,
+    exclude: str,
+    read_only: bool,
+    structured: bool,
+    allow_secrets: bool,
+) -> None:
+    """Serve one MCP client over stdin and stdout, until it leaves."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="mcp-state: %(message)s")
+    from mcp_state.server import create_server
+    from mcp_state.transport import serve_stdio
+
+    settings = replace(
+        options.settings,
+        toolset=toolset,
+        tools=_names(tools),
+        exclude=_names(exclude),
+        read_only=read_only,
+        structured=structured,
+        allow_secrets=allow_secrets,
+    )
+    try:
+        server = create_server(settings)
+    except StateError as problem:
+        fail(problem)
+    asyncio.run(serve_stdio(server))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -1,0 +1,318 @@
+"""The wake-up packet: what an agent that knows nothing yet needs first, within a token budget.
+
+Everything is gathered from one snapshot, by index, a bounded number of rows of each kind. When the
+budget is short, the order of value decides what stays, and every cut says what it left out and
+which call shows it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from mcp_state import render
+from mcp_state.errors import BadArgument
+from mcp_state.models import (
+    Caller,
+    Event,
+    JournalEntry,
+    MemoryBlock,
+    Packet,
+    Status,
+    Thread,
+    Totals,
+)
+from mcp_state.store import journal, memory, threads
+from mcp_state.store.database import Database, reads
+from mcp_state.store.events import last_events
+from mcp_state.store.transaction import Reading
+from mcp_state.times import ago, from_text, to_text
+
+CHARS_PER_TOKEN = 4
+LEAST_TOKENS = 150
+MOST_TOKENS = 50_000
+_RECENT = timedelta(hours=24)
+_ALWAYS = 3
+_MINE = """
+    SELECT max(seq) FROM last_events WHERE project = :project AND session = :session
+"""
+_EARLIER = """
+    SELECT seq FROM last_events
+    WHERE project = :project AND agent = :agent AND worktree = :worktree
+    ORDER BY seq DESC LIMIT 1
+"""
+_AT = "SELECT at FROM events WHERE project = :project AND seq = :last"
+
+WRITE_BACK = (
+    "WRITE BACK journal_append before you stop or compact · thread_set when a status changes · "
+    "memory_set for what the next session must know"
+)
+_GUIDE = (
+    "    Statuses: active (work on it now), watching (look again later), blocked (waiting_on), "
+    "done (evidence), dropped (note).",
+    "    Claim a thread before you work on it if others may too: thread_claim gives a lease_token.",
+    "    What is stored was true when it was written: run a thread's check before you rely on it.",
+)
+_BEGIN = (
+    "Nothing is stored for this project yet. To begin:",
+    '    thread_set(thread="short-name", title="…", next_action="…") for each line of work',
+    '    memory_set(key="plan", value="…") for what the next session must know',
+    '    journal_append(text="…") for what happened',
+)
+
+
+class Orient:
+    """The packet of one project, for one caller."""
+
+    def __init__(self, database: Database, caller: Caller) -> None:
+        self.database = database
+        self.caller = caller
+
+    @reads
+    def packet(self, tx: Reading, *, max_tokens: int = 2000, since: int | None = None) -> Packet:
+        """Gather and render the packet.
+
+        `max_tokens` is the budget of the text, at 4 characters a token, 150 to 50,000. `since` is
+        the event number after which changes are news; by default this session's last event, for
+        a new session the last one of the same agent in the same worktree.
+
+        Raises:
+            BadArgument: the budget is out of range.
+        """
+        if not LEAST_TOKENS <= max_tokens <= MOST_TOKENS:
+            raise BadArgument(
+                f"max_tokens is {max_tokens}",
+                f"Give {LEAST_TOKENS} to {MOST_TOKENS:,}; 2,000 is the default.",
+            )
+        if not self.caller.project:
+            text = render.unknown_project(tx.known_projects()) + "\n[no project]"
+            return Packet(text, None, 0, 0, (), (), (), (), 0, (), ())
+        packet = _gather(tx, since, self.database.limits.block)
+        text = _text(packet, tx.totals(), self.caller, tx.at, max_tokens * CHARS_PER_TOKEN)
+        return replace(packet, text=text)
+
+
+def _gather(tx: Reading, since: int | None, block_limit: int) -> Packet:
+    actor = tx.caller.actor
+    mine = tx.scalar(_MINE, {"session": actor.session}) if actor.session else None
+    if mine is None:
+        params = {"agent": actor.agent, "worktree": tx.caller.worktree}
+        mine = tx.scalar(_EARLIER, params)
+    last_here = from_text(tx.scalar(_AT, {"last": mine})) if mine else None
+    start = since if since is not None else mine or 0
+    totals = tx.totals()
+    changes = last_events(tx, start, 60) if mine or since is not None else []
+    if len(changes) < _ALWAYS:
+        earliest = to_text(tx.at - _RECENT)
+        recent = [e for e in last_events(tx, 0, _ALWAYS) if to_text(e.at) >= earliest]
+        changes = recent if len(recent) > len(changes) else changes
+    active = threads.list_threads(tx, Status.ACTIVE, False, 25, "").threads
+    leased = threads.leased(tx, 10)
+    names = {thread.name for thread in leased}
+    return Packet(
+        text="",
+        last_here=last_here,
+        since=start,
+        news=max(0, totals.event - start) if mine or since is not None else 0,
+        changes=changes,
+        active=[*leased, *(t for t in active if t.name not in names)],
+        due=threads.list_threads(tx, None, True, 25, "").threads,
+        blocked=[
+            t for t in threads.list_threads(tx, Status.BLOCKED, False, 25, "").threads if not t.due
+        ],
+        due_count=threads.count_due(tx),
+        memory=memory.recent_blocks(tx, 25, block_limit),
+        journal=journal.tail(tx, 10).entries,
+    )
+
+
+@dataclass(slots=True)
+class _Section:
+    """One part of the packet: its items in order of value, and what shows the rest."""
+
+    title: str
+    items: Sequence[Sequence[str]]
+    total: int
+    more: str
+    first: int  # value of the first item: lower is kept longer
+    step: int  # how much less each further item is worth
+    shown: int = 0
+    reverse: bool = False
+
+    def lines(self) -> list[str]:
+        """The part as it stands now."""
+        items = list(self.items[: self.shown])
+        if self.reverse:
+            items.reverse()
+        left = self.total - self.shown
+        head = self.title if not left else f"{self.title} ({self._rest(left)})"
+        return [head, *(f"    {line}" for item in items for line in item)]
+
+    def _rest(self, left: int) -> str:
+        plus = "+" if self.shown else ""
+        unit = " more" if self.shown else ""
+        return f"{plus}{left:,}{unit}: {self.more}"
+
+
+def _text(packet: Packet, totals: Totals, caller: Caller, now: datetime, room: int) -> str:
+    head = _head(packet, totals, caller, now)
+    last = render.scope(totals)
+    if not totals.exists:
+        return "\n".join([head, *_BEGIN, last])
+    sections = [s for s in _sections(packet, totals, caller, now, room) if s.total]
+    guide = _GUIDE if room >= 6000 else ()
+    fixed = [head, WRITE_BACK, *guide, last]
+    used = sum(len(line) + 1 for line in fixed) - 1
+    for section in sections:
+        used += sum(len(line) + 1 for line in section.lines())
+    while used > room and sections:  # even the headings are too much: the least valuable go
+        least = max(sections, key=lambda s: s.first)
+        used -= sum(len(line) + 1 for line in least.lines())
+        sections.remove(least)
+    offers = sorted(
+        (section.first + section.step * i, n, i)
+        for n, section in enumerate(sections)
+        for i in range(len(section.items))
+    )
+    closed: set[int] = set()
+    for _, n, i in offers:
+        section = sections[n]
+        if n in closed or i != section.shown:
+            continue
+        before = sum(len(line) + 1 for line in section.lines())
+        section.shown += 1
+        after = sum(len(line) + 1 for line in section.lines())
+        if used + after - before > room:
+            section.shown -= 1
+            closed.add(n)
+        else:
+            used += after - before
+    body = [line for section in sections for line in section.lines()]
+    return "\n".join([head, *body, WRITE_BACK, *guide, last])
+
+
+def _head(packet: Packet, totals: Totals, caller: Caller, now: datetime) -> str:
+    here = f"last here {ago(packet.last_here, now)}" if packet.last_here else "new here"
+    parts = [
+        f"project {render.one_line(totals.project, 130)} (from {totals.how})",
+        f"agent {render.one_line(caller.actor.agent, 40) or 'unknown'}",
+        here,
+        f"event {totals.event}",
+    ]
+    return " · ".join(parts)
+
+
+def _sections(
+    packet: Packet, totals: Totals, caller: Caller, now: datetime, room: int
+) -> list[_Section]:
+    session = caller.actor.session
+    roomy = room >= 6000
+    changes = _changes(packet.changes, caller, now)
+    hidden = packet.news - len(packet.changes)
+    open_blocked = totals.threads.get("blocked", 0)
+    blocked_due = sum(t.status is Status.BLOCKED for t in packet.due)
+    watching = totals.threads.get("watching", 0)
+    return [
+        _Section(
+            "SINCE YOU WERE HERE" if packet.news else "LAST CHANGES",
+            changes,
+            len(changes) + max(0, hidden),
+            f"history(since={packet.since})",
+            4,
+            4,
+        ),
+        _Section(
+            "NOW",
+            [_thread(t, now, session) for t in packet.active],
+            max(totals.threads.get("active", 0), len(packet.active)),
+            'thread_list(status="active")',
+            0,
+            2,
+        ),
+        _Section(
+            "DUE",
+            [_thread(t, now, session) for t in packet.due],
+            packet.due_count,
+            "thread_list(due=true)",
+            1,
+            2,
+        ),
+        _Section(
+            "BLOCKED",
+            [_thread(t, now, session) for t in packet.blocked],
+            max(open_blocked - blocked_due, len(packet.blocked)),
+            'thread_list(status="blocked")',
+            6,
+            4,
+        ),
+        _Section(
+            "WATCHING",
+            [],
+            max(0, watching - sum(t.status is Status.WATCHING for t in packet.due)),
+            'thread_list(status="watching")',
+            9,
+            4,
+        ),
+        _Section(
+            "MEMORY",
+            [_block(b, now, roomy, room) for b in packet.memory],
+            max(totals.memory, len(packet.memory)),
+            "memory_get()",
+            3,
+            5,
+        ),
+        _Section(
+            "JOURNAL",
+            [_entry(e, now, roomy) for e in reversed(packet.journal)],
+            totals.journal,
+            "journal_tail()",
+            5,
+            5,
+            reverse=True,
+        ),
+    ]
+
+
+def _thread(thread: Thread, now: datetime, session: str) -> list[str]:
+    lines = render.thread_lines(thread, now, session)
+    return [lines[0], *(f"    {line.strip()}" for line in lines[1:])]
+
+
+def _block(block: MemoryBlock, now: datetime, roomy: bool, room: int) -> list[str]:
+    size = f"{len(block.value)}/{block.limit}"
+    who = render.by(block.changed_by, block.changed_at, now)
+    head = f"{render.one_line(block.key, 80)} ({size}, {who})"
+    if not roomy:
+        return [f"{head} {render.one_line(block.value, 120)}"]
+    keep = 400 if room < 20_000 else 2000
+    lines = render.indented(block.value[:keep])
+    if len(block.value) > keep:
+        rest = f"+{len(block.value) - keep:,} chars"
+        lines.append(f"    … {rest}: memory_get(key={render.quoted(block.key)})")
+    return [head, *lines]
+
+
+def _entry(entry: JournalEntry, now: datetime, roomy: bool) -> list[str]:
+    head = render.entry_head(entry, now)
+    limit = 400 if roomy else 120
+    return [f"{head}: {render.one_line(entry.text, limit)}"]
+
+
+def _changes(events: Sequence[Event], caller: Caller, now: datetime) -> list[list[str]]:
+    """The newest first; what one session did to one subject is one line, and so are its entries."""
+    lines: dict[tuple[str, str, str, str], str] = {}
+    entries: Counter[tuple[str, str, str, str]] = Counter()
+    for event in events:
+        name = "" if event.kind == "journal" else event.name
+        who = (event.actor.agent, event.actor.session, event.kind, name)
+        entries[who] += 1
+        if event.kind == "journal":
+            count = render.plural(entries[who], "entry").replace("entrys", "entries")
+            actor = render.one_line(event.actor.agent, 40) or "unknown"
+            newest = lines.get(who, "").rpartition(", last ")[2] or ago(event.at, now)
+            lines[who] = f"{actor}: {count} in the journal, last {newest}"
+        elif who not in lines:
+            lines[who] = render.event_line(event, now, number=False)
+    return [[line] for line in lines.values()]

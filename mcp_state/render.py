@@ -1,0 +1,468 @@
+"""How answers read, for a model and a person alike.
+
+Stored text is data: in one line it is folded into that line, as a block it is indented, so that
+nothing inside it can pass for a line of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from mcp_state.models import (
+    Actor,
+    Checked,
+    Event,
+    EventPage,
+    JournalEntry,
+    JournalPage,
+    MemoryBlock,
+    MemoryPage,
+    MissingBlock,
+    NothingToClaim,
+    Project,
+    SearchPage,
+    Status,
+    Thread,
+    ThreadDetail,
+    ThreadPage,
+    Totals,
+)
+from mcp_state.times import ago, span
+
+LONGEST = 10_000
+_ROOM = LONGEST - 600  # for the first and last lines
+
+
+def one_line(text: str, limit: int = 160) -> str:
+    """A text in one line of at most `limit` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def indented(text: str, indent: str = "    ") -> list[str]:
+    """A text as lines that all begin with `indent`, whatever line breaks it uses."""
+    return [indent + line for line in text.splitlines()] or [indent]
+
+
+def quoted(text: str) -> str:
+    """A name as an argument of a call that the answer proposes."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def by(actor: Actor, at: datetime, now: datetime) -> str:
+    """Who, and how long ago."""
+    return f"{one_line(actor.agent, 40) or 'unknown'} {ago(at, now)}"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 thread`, `2 threads`, `1,000+ threads`."""
+    if count > 1000 and noun == "due":
+        return "1,000+ due"
+    return f"{count:,} {noun if count == 1 or noun == 'due' else noun + 's'}"
+
+
+def scope(totals: Totals) -> str:
+    """The last line of every answer: which project, how it was found, and its counts."""
+    how = f" (from {totals.how})" if totals.how else ""
+    if not totals.project:
+        return "[no project]"
+    if not totals.exists:
+        line = f"[{one_line(totals.project)}{how} · nothing stored yet]"
+    else:
+        threads = plural(totals.all_threads, "thread")
+        line = f"[{one_line(totals.project)}{how} · {threads} · event {totals.event}]"
+    return f"note: {one_line(totals.remark, 400)}\n{line}" if totals.remark else line
+
+
+def unknown_project(known: Sequence[str]) -> str:
+    """The answer to a read that belongs to no project."""
+    if not known:
+        return (
+            "This call does not say which project it belongs to, and the store holds none yet. "
+            'Pass project="NAME"; the first write makes it.'
+        )
+    return (
+        'This call does not say which project it belongs to. Pass project="NAME"; known are:\n'
+        + "\n".join(f"  {one_line(name)}" for name in known)
+    )
+
+
+def fitted(lines: Iterable[str], room: int = _ROOM) -> tuple[list[str], int]:
+    """The first lines that fit, and how many were left out."""
+    kept: list[str] = []
+    left = 0
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0 or left:
+            left += 1
+        else:
+            kept.append(line)
+    return kept, left
+
+
+# Working memory
+
+
+def memory_block(block: MemoryBlock, now: datetime) -> str:
+    """The text of a block, then what is known about it."""
+    return f"{block.value}\n{_block_facts(block, now)}"
+
+
+def _block_facts(block: MemoryBlock, now: datetime) -> str:
+    words = [
+        f"{one_line(block.key)} · version {block.version}"
+        + ("" if block.current else " (not the current one)"),
+        f"{len(block.value)}/{block.limit} chars",
+        by(block.changed_by, block.changed_at, now),
+    ]
+    if block.expires_at is not None:
+        words.append(f"expires {ago(block.expires_at, now)}")
+    if block.locked:
+        words.append(f"locked by a person: {one_line(block.locked)}")
+    return " · ".join(words)
+
+
+def memory_missing(block: MissingBlock, now: datetime) -> str:
+    """No such block: why, and which there are."""
+    key = one_line(block.key)
+    if block.expired_at is not None:
+        why = f"block {quoted(key)} expired {ago(block.expired_at, now)}"
+    elif block.version:
+        why = f"block {quoted(key)} was deleted"
+    else:
+        why = f"no such block {quoted(key)}"
+    if block.version:
+        why += f"; its {plural(block.version, 'version')} can still be read with version=N"
+    if not block.keys:
+        return f"{why}. There are no blocks yet; memory_set makes one."
+    more = f" and {block.count - len(block.keys)} more" if block.count > len(block.keys) else ""
+    return f"{why}. Existing keys: {', '.join(one_line(k, 60) for k in block.keys)}{more}."
+
+
+def memory_page(page: MemoryPage, now: datetime) -> str:
+    """All blocks: in full as long as there is room, then their names."""
+    if not page.blocks:
+        return "No blocks yet. memory_set(key, value) makes one."
+    head = f"{plural(page.count, 'block')}:"
+    lines: list[str] = []
+    room = _ROOM - len(head)
+    short: list[str] = []
+    for block in page.blocks:
+        one = [_block_facts(block, now), *indented(block.value)]
+        size = sum(len(line) + 1 for line in one)
+        if short or size > room:
+            short.append(one_line(block.key, 60))
+        else:
+            room -= size
+            lines += one
+    if short:
+        kept, left = fitted(short, 1500)
+        more = f" and {left + page.count - len(page.blocks)} more" if left else ""
+        head += f" {len(short)} are only named at the end, read them with memory_get(key=…)"
+        lines.append(f"also: {', '.join(kept)}{more}")
+    return "\n".join([head, *lines])
+
+
+def memory_saved(block: MemoryBlock, now: datetime) -> str:
+    """What a write left behind."""
+    if block.repeated:
+        return f"already added with this idempotency_key; unchanged: {_block_facts(block, now)}"
+    return f"saved: {_block_facts(block, now)}"
+
+
+def memory_deleted(block: MemoryBlock, now: datetime) -> str:
+    """A block that is no longer there."""
+    return (
+        f"deleted: {one_line(block.key)}, which was at version {block.version}. "
+        f"memory_restore(key={quoted(block.key)}, version={block.version}) brings it back."
+    )
+
+
+# The queue
+
+
+def thread_status(thread: Thread, now: datetime, session: str = "") -> str:
+    """The bracket after a thread's name."""
+    words: list[str] = [thread.status]
+    if thread.due and thread.recheck_at is not None:
+        words.append(f"due {ago(thread.recheck_at, now)}")
+    elif thread.recheck_at is not None:
+        words.append(f"look again {ago(thread.recheck_at, now)}")
+    if thread.status is Status.ACTIVE and thread.priority != 5:
+        words.append(f"priority {thread.priority}")
+    if thread.waits_for and thread.status is not Status.DONE:
+        words.append(f"needs {', '.join(one_line(d, 40) for d in thread.depends_on[:3])}")
+    if thread.criteria:
+        words.append(f"{thread.passing}/{thread.criteria} pass")
+    if thread.lease is not None:
+        mine = session and thread.lease.holder.session == session
+        holder = "this session" if mine else one_line(thread.lease.holder.agent, 40)
+        words.append(f"held by {holder} until {thread.lease.until:%H:%M} UTC")
+    return f"[{', '.join(words)}]"
+
+
+def thread_lines(thread: Thread, now: datetime, session: str = "") -> list[str]:
+    """A thread in a list: what it is, and what to do about it."""
+    title = "" if thread.title == thread.name else f"  {one_line(thread.title, 100)}"
+    lines = [f"{one_line(thread.name)} {thread_status(thread, now, session)}{title}"]
+    if thread.waiting_on:
+        since = span((now - thread.status_at).total_seconds())
+        lines.append(f"    waiting on {one_line(thread.waiting_on)}, since {since}")
+    if thread.next_action:
+        lines.append(f"    next: {one_line(thread.next_action)}")
+    if thread.check and thread.status in (Status.WATCHING, Status.BLOCKED):
+        lines.append(f"    check: {one_line(thread.check)}")
+    if thread.evidence and thread.status is Status.DONE:
+        lines.append(f"    evidence: {one_line(thread.evidence)}")
+    if thread.note and thread.status is Status.DROPPED:
+        lines.append(f"    note: {one_line(thread.note)}")
+    return lines
+
+
+def counts(totals: Totals) -> str:
+    """Threads per status."""
+    return " · ".join(f"{totals.threads.get(s, 0):,} {s.value}" for s in Status)
+
+
+def thread_page(page: ThreadPage, now: datetime, totals: Totals, asked: str, session: str) -> str:
+    """A page of the queue. `asked` is the filter in words, for an empty answer."""
+    all_of_them = counts(totals)
+    if not page.threads:
+        if not totals.all_threads:
+            return "No threads yet. thread_set(thread, title, next_action) makes one."
+        return f"No {asked} here. Threads: {all_of_them}."
+    head = f"{len(page.threads)} of {page.total:,} {asked} ({all_of_them})"
+    lines: list[str] = []
+    shown = 0
+    room = _ROOM
+    for thread in page.threads:
+        one = thread_lines(thread, now, session)
+        room -= sum(len(line) + 1 for line in one)
+        if room < 0:
+            break
+        lines += one
+        shown += 1
+    if shown < len(page.threads):
+        head += f"; {len(page.threads) - shown} left out for length: ask with limit={shown}"
+    elif page.cursor:
+        head += f"; more: cursor={quoted(page.cursor)}"
+    return "\n".join([head, *lines])
+
+
+def thread_detail(detail: ThreadDetail, now: datetime, session: str) -> str:
+    """All of one thread; what is too long for one answer is counted."""
+    thread = detail.thread
+    lines = [
+        f"{one_line(thread.name)} {thread_status(thread, now, session)}  version {thread.version}",
+        f"title: {one_line(thread.title, 300)}",
+        f"{thread.status.value} since {span((now - thread.status_at).total_seconds())}, "
+        f"changed by {by(thread.changed_by, thread.changed_at, now)}",
+    ]
+    for label, text in (
+        ("next", thread.next_action),
+        ("waiting on", thread.waiting_on),
+        ("check", thread.check),
+        ("evidence", thread.evidence),
+        ("note", thread.note),
+    ):
+        if text:
+            lines += _field(label, text)
+    lines += [
+        f"place ({place.role}): {one_line(place.path_or_repo)}"
+        + (f", {one_line(place.note)}" if place.note else "")
+        for place in sorted(thread.places, key=lambda p: p.role != "home")
+    ]
+    if thread.depends_on:
+        lines.append(f"depends on: {', '.join(one_line(d, 60) for d in thread.depends_on)}")
+        if detail.unfinished:
+            lines.append(f"not done yet: {', '.join(one_line(d, 60) for d in detail.unfinished)}")
+    if detail.needed_by:
+        lines.append(f"needed by: {', '.join(one_line(d, 60) for d in detail.needed_by)}")
+    if detail.criteria:
+        lines.append(f"criteria, {thread.passing}/{thread.criteria} pass:")
+        for c in detail.criteria:
+            mark = "pass" if c.passes else "open"
+            lines.append(f"    {c.number} {mark}: {one_line(c.text, 200)}")
+            if c.evidence:
+                lines.append(f"        evidence: {one_line(c.evidence)}")
+    if detail.journal:
+        lines.append("journal:")
+        for entry in detail.journal:
+            lines.append(
+                f"    {entry.seq} {by(entry.actor, entry.at, now)}: {one_line(entry.text)}"
+            )
+    earlier = f" (+{detail.earlier} earlier)" if detail.earlier else ""
+    lines.append(f"history{earlier}:")
+    lines += [f"    {event_line(event, now, subject=False)}" for event in detail.history]
+    kept, left = fitted(lines)
+    if left:
+        kept.insert(1, f"({left} lines are left out below for length)")
+    return "\n".join(kept)
+
+
+def _field(label: str, text: str) -> list[str]:
+    if len(text) <= 160 and "\n" not in text:
+        return [f"{label}: {one_line(text)}"]
+    return [f"{label}:", *indented(text)]
+
+
+def thread_saved(thread: Thread, now: datetime, session: str) -> str:
+    """What a write left behind."""
+    word = "unchanged" if thread.unchanged else "saved"
+    first, *rest = thread_lines(thread, now, session)
+    return "\n".join([f"{word}, version {thread.version}: {first}", *rest])
+
+
+def thread_claimed(answer: Thread | NothingToClaim, now: datetime, session: str) -> str:
+    """The lease, or why there is none to get."""
+    if isinstance(answer, NothingToClaim):
+        if not answer.active:
+            return "Nothing to claim: no active thread. thread_list(due=true) shows what is due."
+        return (
+            f"Nothing to claim: of {answer.active:,} active threads {answer.held:,} are held and "
+            f"{answer.waiting:,} wait for others to be done."
+        )
+    lease = answer.lease
+    assert lease is not None
+    first, *rest = thread_lines(answer, now, session)
+    return "\n".join(
+        [
+            f"lease_token={lease.token} until {lease.until:%H:%M:%S} UTC "
+            f"({span((lease.until - now).total_seconds())}); pass it to thread_set and thread_check",
+            first,
+            *rest,
+        ]
+    )
+
+
+def thread_released(thread: Thread, now: datetime, session: str) -> str:
+    """A lease that was given back."""
+    word = "nobody held it" if thread.unchanged else "released"
+    return f"{word}: {thread_lines(thread, now, session)[0]}"
+
+
+def checked(result: Checked, now: datetime) -> str:
+    """A criterion, marked."""
+    word = "passes" if result.criterion.passes else "does not pass"
+    return (
+        f"{result.passing}/{result.criteria} pass. {one_line(result.thread)}: criterion "
+        f"{result.criterion.number} {word}: {one_line(result.criterion.text, 200)}"
+    )
+
+
+# The journal, history and search
+
+
+def journal_saved(entry: JournalEntry, now: datetime) -> str:
+    """An entry that is on disk."""
+    if entry.repeated:
+        return f"already written as entry {entry.seq} ({ago(entry.at, now)}); nothing was added"
+    return f"saved as entry {entry.seq}"
+
+
+def entry_head(entry: JournalEntry, now: datetime) -> str:
+    """Who wrote an entry, when, and what about."""
+    tags = [one_line(tag, 60) for tag in (entry.kind, entry.thread) if tag]
+    about = f" [{', '.join(tags)}]" if tags else ""
+    return f"{entry.seq} {by(entry.actor, entry.at, now)}{about}"
+
+
+def journal_page(page: JournalPage, now: datetime, *, forward: bool) -> str:
+    """Entries, oldest first; those that do not fit are left for the next call."""
+    if not page.entries:
+        beyond = page.older or 0
+        return f"No entries{f' after that; {beyond:,} before' if beyond else ''}."
+    room = _ROOM
+    shown: list[tuple[JournalEntry, list[str]]] = []
+    for entry in page.entries if forward else reversed(page.entries):
+        lines = [entry_head(entry, now), *indented(entry.text)]
+        room -= sum(len(line) + 1 for line in lines)
+        if room < 0 and shown:
+            break
+        shown.append((entry, lines))
+    if not forward:
+        shown.reverse()
+    left = len(page.entries) - len(shown)
+    older = page.older if forward or page.older is None else page.older + left
+    newer = page.newer if not forward or page.newer is None else page.newer + left
+    head = plural(len(shown), "entry").replace("entrys", "entries")
+    first, last = shown[0][0].seq, shown[-1][0].seq
+    if older is None:
+        head += f", more before: before={first}"
+    elif older:
+        head += f", {older:,} older: before={first}"
+    if newer and forward:
+        head += f", {newer:,} newer: since={last}"
+    elif newer is None and forward:
+        head += f", more may follow: since={last}"
+    return "\n".join([head, *(line for _, lines in shown for line in lines)])
+
+
+def event_line(event: Event, now: datetime, *, subject: bool = True, number: bool = True) -> str:
+    """One change in one line."""
+    what = f"{event.kind} {one_line(shown_name(event), 80)} " if subject else ""
+    seq = f"{event.seq} " if number else ""
+    actor = one_line(event.actor.agent, 40) or "unknown"
+    return f"{seq}{actor}: {what}{one_line(event.summary, 200)} {ago(event.at, now)}"
+
+
+def shown_name(event: Event) -> str:
+    """The name of the subject as it was written, where the event knows it."""
+    row = event.row or {}
+    return str(row.get("key") or row.get("name") or event.name)
+
+
+def history(page: EventPage, now: datetime, subject: str, *, forward: bool) -> str:
+    """Events, oldest first."""
+    if not page.events:
+        return f"No events of {one_line(subject)}." if subject else "No events."
+    head = plural(len(page.events), "event")
+    if page.more:
+        count = "1,000+" if subject and page.more + len(page.events) >= 1000 else f"{page.more:,}"
+        if forward:
+            head += f", {count} later: since={page.events[-1].seq}"
+        else:
+            head += f", {count} earlier: since=0 reads from the beginning"
+    lines = [event_line(event, now, subject=not subject) for event in page.events]
+    kept, left = fitted(lines)
+    if left:
+        head += f"; {left} left out for length: since={page.events[len(kept) - 1].seq}"
+    return "\n".join([head, *kept])
+
+
+def search_page(page: SearchPage, now: datetime, query: str) -> str:
+    """Hits, best first."""
+    if not page.hits:
+        return f"No match for {quoted(one_line(query, 100))}. Try fewer or other words."
+    head = f"{len(page.hits)} of {page.matches:,} matches"
+    if page.loose:
+        head += ", none with all the words"
+    if page.capped:
+        head += " among the newest; there are more, older ones"
+    if page.cursor:
+        head += f"; more: cursor={quoted(page.cursor)}"
+    lines: list[str] = []
+    for hit in page.hits:
+        lines.append(f"{hit.kind}:{one_line(hit.name)}  {by(hit.actor, hit.at, now)}")
+        lines.append(f"    {one_line(hit.snippet, 240)}")
+    return "\n".join([head, *lines])
+
+
+def projects(found: Sequence[Project], now: datetime) -> str:
+    """The projects of a store."""
+    if not found:
+        return "No projects yet; the first write makes one."
+    lines: list[str] = []
+    for project in found:
+        when = ago(project.changed_at, now) if project.changed_at else "never"
+        totals = project.totals
+        lines.append(
+            f"{one_line(project.name)}  {plural(totals.all_threads, 'thread')}, "
+            f"{totals.journal:,} in the journal, {plural(totals.memory, 'block')}, "
+            f"event {totals.event}, changed {when}"
+        )
+        if project.other_names:
+            lines.append(f"    also: {', '.join(one_line(n) for n in project.other_names)}")
+        lines += [f"    {one_line(directory, 300)}" for directory in project.directories]
+    return "\n".join(lines)

@@ -1,0 +1,485 @@
+"""The MCP server: who calls for which project, one tool after the other, and how answers leave."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+from enum import Enum
+from typing import Any, cast
+from urllib.parse import unquote
+
+import anyio
+import mcp_types as types
+from mcp.server import Server
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+
+import mcp_state
+from mcp_state import render, toolset
+from mcp_state.api import State
+from mcp_state.errors import BadArgument, ReadonlyToolset, StateError
+from mcp_state.models import Actor, Caller, Packet, Totals
+from mcp_state.scope import Located, Locator, local_path
+from mcp_state.settings import Settings
+from mcp_state.store.database import Database
+from mcp_state.store.text import clean
+from mcp_state.times import Clock
+from mcp_state.tools.arguments import PROJECT, Bound, bind
+from mcp_state.tools.spec import Ctx, Outcome, Spec, View
+from mcp_state.transport import REPLACED_META
+
+log = logging.getLogger(__name__)
+
+NAME = "mcp-state"
+CODEX_META = "codex/sandbox-state-meta"
+_ROOTS_SECONDS = 2.0
+_ROOTS = "mcp-state/roots"
+
+Request = ServerRequestContext[Any]
+
+
+class StateServer(Server[Any]):
+    """A low-level server that advertises, in both protocol generations, what Codex looks for."""
+
+    def get_capabilities(self, *args: Any, **kwargs: Any) -> types.ServerCapabilities:
+        """The capabilities, with the one that makes Codex send its directory with each call."""
+        capabilities = super().get_capabilities(*args, **kwargs)
+        return capabilities.model_copy(update={"experimental": {CODEX_META: {}}})
+
+
+def create_server(settings: Settings, clock: Clock | None = None) -> StateServer:
+    """A server over one store, not yet running; the store is opened by the first call.
+
+    Raises:
+        BadArgument: the toolset is unknown or wrong.
+    """
+    app = _App(settings, clock or Clock())
+
+    @asynccontextmanager
+    async def lifespan(_: Server[Any]) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            await app.database.aclose()
+
+    return StateServer(
+        NAME,
+        version=mcp_state.__version__,
+        title="Durable task state",
+        instructions=app.toolset.instructions,
+        lifespan=lifespan,
+        on_list_tools=app.list_tools,
+        on_call_tool=app.call_tool,
+        on_list_resources=app.list_resources,
+        on_list_resource_templates=app.list_resource_templates,
+        on_read_resource=app.read_resource,
+        on_list_prompts=app.list_prompts,
+        on_get_prompt=app.get_prompt,
+    )
+
+
+class _App:
+    """The handlers of one server."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.toolset = toolset.load(
+            settings.toolset, settings.tools, settings.exclude, read_only=settings.read_only
+        )
+        self.database = Database(
+            settings.db,
+            clock=clock,
+            limits=settings.limits,
+            read_only=self.toolset.read_only,
+            allow_secrets=settings.allow_secrets,
+            wait=settings.wait,
+        )
+        self._locator = Locator(settings.home)
+        self._session = settings.session or clock.new_id("s-")
+        self._tools = {spec.name: spec for spec in self.toolset.tools}
+
+    # Tools
+
+    async def list_tools(
+        self, request: Request, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        """The tools of the toolset."""
+        return types.ListToolsResult(
+            tools=[published(spec, self.settings.structured) for spec in self.toolset.tools]
+        )
+
+    async def call_tool(
+        self, request: Request, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        """Run a tool; every failure is an answer, never a protocol error."""
+        caller: Caller | None = None
+        try:
+            caller = await self._caller(request, params.arguments or {})
+            spec = self._listed(params.name)
+            bound = bind(spec.name, spec.parameters, params.arguments or {})
+            outcome = await self._run(spec, bound, State(self.database, caller))
+            return await self._answered(outcome, caller, bound.replaced + _replaced(request))
+        except StateError as problem:
+            if self.toolset.read_only and problem.recorded:
+                log.warning("refused: %s", problem)
+            return await self._failed(str(problem), caller)
+        except Exception:
+            log.exception("tool %r raised", clean(params.name)[0])
+            return await self._failed(
+                "internal: the server met a fault of its own; not saved. Its traceback is in the "
+                "server's log (stderr); `mcp-state doctor` checks the store.",
+                caller,
+            )
+
+    def _listed(self, name: str) -> Spec:
+        spec = self._tools.get(name)
+        if spec is not None:
+            return spec
+        known = toolset.find(name)
+        if known is None:
+            raise BadArgument(
+                f"there is no tool {clean(name)[0][:60]!r}",
+                f"{toolset.nearest(name)} Tools here are {', '.join(self._tools)}.".strip(),
+            )
+        if known.writes and self.toolset.read_only:
+            raise ReadonlyToolset(
+                f"{name} writes, and this server only reads",
+                "Nothing was changed. A server with --toolset coding has it.",
+            )
+        through = ' Or call state_op(op="' + name + '").' if "state_op" in self._tools else ""
+        raise BadArgument(
+            f"{name} is not in the toolset {self.toolset.name!r}",
+            f"It is in: {', '.join(toolset.sets_with(name))} (--toolset).{through}",
+        )
+
+    async def _run(self, spec: Spec, bound: Bound, state: State) -> Outcome:
+        if not state.caller.project and not spec.writes:
+            packet = await state.orient()
+            return Outcome(packet, packet.text)
+        ctx = Ctx(state, functools.partial(self._run_unlisted, state), self._unlisted)
+        result = await spec.call(ctx, **bound.values)
+        view = View(self.clock.now(), state.totals, state.caller.actor.session, bound.values)
+        text = spec.show(result, view)
+        return result if isinstance(result, Outcome) else Outcome(result, text)
+
+    async def _run_unlisted(self, state: State, op: str, arguments: Mapping[str, Any]) -> Outcome:
+        """What `state_op` calls: any tool but itself."""
+        spec = toolset.find(op)
+        if spec is None or spec.name == "state_op":
+            raise BadArgument(
+                f"there is no operation {op[:60]!r}",
+                f'{toolset.nearest(op)} state_op(op="help") lists them.'.strip(),
+            )
+        bound = bind(spec.name, spec.parameters, arguments)
+        if bound.project:
+            caller = dataclasses.replace(state.caller, project=bound.project, anchor="")
+            caller.how = "argument"
+            outcome = await self._run(spec, bound, State(self.database, caller))
+            state.caller.project, state.caller.how = caller.project, caller.how
+            state.caller.totals = caller.totals
+            return outcome
+        return await self._run(spec, bound, state)
+
+    def _unlisted(self) -> tuple[Spec, ...]:
+        return tuple(s for s in toolset.load("all").tools if s.name not in self._tools)
+
+    # Answers
+
+    async def _answered(
+        self, outcome: Outcome, caller: Caller, replaced: int
+    ) -> types.CallToolResult:
+        lines = [outcome.text]
+        if replaced:
+            count = f"{replaced} character{'s' if replaced > 1 else ''}"
+            lines.append(f"note: {count} that cannot be stored became U+FFFD")
+        totals = await self._totals(caller)
+        if not isinstance(outcome.result, Packet):  # a packet holds its scope, within its budget
+            lines.append(render.scope(totals))
+        structured = None
+        if self.settings.structured:
+            structured = {"scope": plain(totals), "text": "\n".join(lines)}
+            if dataclasses.is_dataclass(outcome.result):
+                structured["result"] = plain(outcome.result)
+        return types.CallToolResult(
+            content=[_text("\n".join(lines))], structured_content=structured
+        )
+
+    async def _totals(self, caller: Caller) -> Totals:
+        """The counts for the last line, read now if the call did not get to it."""
+        if caller.totals is None:
+            await self.database.read(caller, lambda tx: None)
+        return State(self.database, caller).totals
+
+    async def _failed(self, text: str, caller: Caller | None) -> types.CallToolResult:
+        lines = [f"error: {text}"]
+        if caller is not None:
+            with contextlib.suppress(StateError):
+                lines.append(render.scope(await self._totals(caller)))
+        return types.CallToolResult(content=[_text("\n".join(lines))], is_error=True)
+
+    # Who, and for which project
+
+    async def _caller(self, request: Request, arguments: Mapping[str, Any]) -> Caller:
+        """Section 5 of the design: argument, start, what the client says, working directory."""
+        given = arguments.get(PROJECT)
+        project = clean(given)[0] if isinstance(given, str) else ""
+        place = await self._place(request)
+        caller = Caller("", "", self._actor(request), worktree=place.worktree if place else "")
+        named, how = (
+            (project, "argument") if project.strip() else (self.settings.project, "--project")
+        )
+        if named.strip():
+            directory = local_path(named)
+            place = self._locator.named(directory) if directory else None
+            caller.project, caller.how = named.strip(), how
+        if place is not None:
+            caller.project, caller.how = place.project, place.how
+            caller.anchor, caller.worktree = place.anchor, place.worktree
+        return caller
+
+    async def _place(self, request: Request) -> Located | None:
+        meta = cast(Mapping[str, Any], request.meta or {})
+        codex = meta.get(CODEX_META)
+        said = cast(dict[str, Any], codex).get("sandboxCwd") if isinstance(codex, dict) else None
+        if not isinstance(said, str):
+            said = await self._root(request)
+        if said and (directory := local_path(said)) and (place := self._locator.named(directory)):
+            return place
+        for directory in (self.settings.client_directory, self.settings.directory):
+            if directory and (place := self._locator.repository(directory)):
+                return place
+        return None
+
+    async def _root(self, request: Request) -> str:
+        """The single `file://` root of an older client, asked for once a connection."""
+        capabilities = request.session.client_capabilities
+        if capabilities is None or capabilities.roots is None:
+            return ""
+        if not request.session.can_send_request:
+            return ""
+        known = self._roots
+        if known is None:
+            known = ""
+            with anyio.move_on_after(_ROOTS_SECONDS):
+                try:
+                    answer = await request.session.send_request(
+                        types.ListRootsRequest(), types.ListRootsResult
+                    )
+                    files = [str(r.uri) for r in answer.roots if str(r.uri).startswith("file:")]
+                    known = files[0] if len(answer.roots) == len(files) == 1 else ""
+                except MCPError as problem:
+                    log.info("the client does not tell its roots: %s", problem)
+            self._roots = known
+        return known
+
+    _roots: str | None = None
+
+    def _actor(self, request: Request) -> Actor:
+        client = request.session.client_params
+        name = client.client_info.name if client else ""
+        version = client.client_info.version if client else ""
+        meta = cast(Mapping[str, Any], request.meta or {})
+        thread = meta.get("threadId")
+        return Actor(
+            agent=self.settings.agent or name or "unknown",
+            client=f"{name} {version}".strip(),
+            session=thread if isinstance(thread, str) and thread else self._session,
+        )
+
+    # Resources and prompts
+
+    async def list_resources(
+        self, request: Request, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        """What can be read without a tool."""
+        return types.ListResourcesResult(
+            resources=[
+                types.Resource(uri=uri, name=name, description=says, mime_type="text/plain")
+                for uri, name, says, _ in _RESOURCES
+            ]
+        )
+
+    async def list_resource_templates(
+        self, request: Request, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        """One memory block."""
+        return types.ListResourceTemplatesResult(
+            resource_templates=[
+                types.ResourceTemplate(
+                    uri_template=_BLOCK + "{key}",
+                    name="memory block",
+                    description="One block of working memory",
+                    mime_type="text/plain",
+                )
+            ]
+        )
+
+    async def read_resource(
+        self, request: Request, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        """The text of the tool that shows the same.
+
+        Raises:
+            MCPError: there is no such resource, or the store refused.
+        """
+        uri = str(params.uri)
+        tool = next((tool for known, _, _, tool in _RESOURCES if known == uri), "")
+        arguments: dict[str, Any] = {}
+        if not tool and uri.startswith(_BLOCK) and len(uri) > len(_BLOCK):
+            tool, arguments = "memory_get", {"key": unquote(uri.removeprefix(_BLOCK))}
+        if not tool:
+            raise MCPError(
+                code=types.INVALID_PARAMS,
+                message=f"there is no resource {uri}",
+                data={"uri": uri},
+            )
+        result = await self._read(request, tool, arguments)
+        if result.is_error:
+            raise MCPError(code=types.INTERNAL_ERROR, message=_text_of(result), data={"uri": uri})
+        contents = types.TextResourceContents(
+            uri=params.uri, mime_type="text/plain", text=_text_of(result)
+        )
+        return types.ReadResourceResult(contents=[contents])
+
+    async def _read(
+        self, request: Request, tool: str, arguments: Mapping[str, Any]
+    ) -> types.CallToolResult:
+        """A reading tool, whether the toolset lists it or not."""
+        spec = toolset.find(tool)
+        assert spec is not None and not spec.writes
+        caller = await self._caller(request, arguments)
+        try:
+            bound = bind(spec.name, spec.parameters, arguments)
+            outcome = await self._run(spec, bound, State(self.database, caller))
+            return await self._answered(outcome, caller, 0)
+        except StateError as problem:
+            return await self._failed(str(problem), caller)
+
+    async def list_prompts(
+        self, request: Request, params: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
+        """Three things a person starts."""
+        return types.ListPromptsResult(
+            prompts=[
+                types.Prompt(name=name, title=title, description=says)
+                for name, (title, says, _) in _PROMPTS.items()
+            ]
+        )
+
+    async def get_prompt(
+        self, request: Request, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
+        """What to do, with the packet as it is now.
+
+        Raises:
+            MCPError: there is no such prompt.
+        """
+        if params.name not in _PROMPTS:
+            raise MCPError(
+                code=types.INVALID_PARAMS,
+                message=f"there is no prompt {params.name}; there are {', '.join(_PROMPTS)}",
+            )
+        _, says, task = _PROMPTS[params.name]
+        packet = await self._read(request, "orient", {})
+        message = types.PromptMessage(role="user", content=_text(f"{task}\n\n{_text_of(packet)}"))
+        return types.GetPromptResult(description=says, messages=[message])
+
+
+_BLOCK = "state://memory/"
+_RESOURCES = (
+    ("state://orient", "orient", "The wake-up packet: where the work stands", "orient"),
+    ("state://threads", "threads", "The open threads, in the order to work on them", "thread_list"),
+    ("state://journal", "journal", "The newest journal entries", "journal_tail"),
+)
+_PROMPTS = {
+    "orient": (
+        "Orient",
+        "Begin from the stored state of the work",
+        "This is the stored state of our work. Say in a few lines where it stands and what you "
+        "will do next, then go on. Run the check of a thread before you rely on it.",
+    ),
+    "handoff": (
+        "Hand over",
+        "Leave the work so that another agent can go on",
+        "Another agent will go on with this work and will know only what is stored. Bring the "
+        "store up to date: the status and next_action of each thread, decisions and dead ends in "
+        "the journal, what it must know in working memory. Then tell me what it will find.",
+    ),
+    "wrap_up": (
+        "Wrap up",
+        "Write back before you stop",
+        "We stop here. Compare what you did in this session with the stored state below and write "
+        "back what is missing: journal_append for what happened, thread_set for each status that "
+        "changed (done needs evidence), memory_set for what the next session must know.",
+    ),
+}
+
+
+@functools.cache
+def published(spec: Spec, structured: bool = False) -> types.Tool:
+    """A tool as clients see it."""
+    meta: dict[str, Any] = {"anthropic/searchHint": spec.search_hint}
+    if spec.always_load:
+        meta["anthropic/alwaysLoad"] = True
+    return types.Tool(
+        name=spec.name,
+        title=spec.title,
+        description=spec.description,
+        input_schema=spec.input_schema,
+        output_schema=_OUTPUT_SCHEMA if structured else None,
+        annotations=types.ToolAnnotations(
+            title=spec.title,
+            read_only_hint=not spec.writes,
+            destructive_hint=False,
+            idempotent_hint=spec.idempotent or not spec.writes,
+            open_world_hint=False,
+        ),
+        _meta=meta,
+    )
+
+
+_OUTPUT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string"},
+        "scope": {"type": "object"},
+        "result": {"type": "object"},
+    },
+    "required": ["text", "scope"],
+}
+
+
+def plain(value: Any) -> Any:
+    """A model as JSON values; times as RFC 3339 text, what is None left out."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        pairs = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
+        return {name: plain(item) for name, item in pairs if item is not None}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in cast(Mapping[Any, Any], value).items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in cast(list[Any], value)]
+    return value
+
+
+def _text(text: str) -> types.TextContent:
+    return types.TextContent(type="text", text=clean(text)[0])
+
+
+def _text_of(result: types.CallToolResult) -> str:
+    return "".join(c.text for c in result.content if isinstance(c, types.TextContent))
+
+
+def _replaced(request: Request) -> int:
+    """How many characters the transport had to replace in this request."""
+    count = cast(Mapping[str, Any], request.meta or {}).get(REPLACED_META, 0)
+    return count if isinstance(count, int) else 0

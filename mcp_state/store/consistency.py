@@ -1,0 +1,354 @@
+"""Whether the rows of a store say the same as its events, its counters and its index.
+
+Runs on a copy of the store, row by row, and reports what it finds in words.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mcp_state.models import Actor, Caller
+from mcp_state.store import documents, memory, threads
+from mcp_state.store.transaction import Reading, Row
+from mcp_state.times import Clock
+
+RESTORE = (
+    "`mcp-state restore BACKUP` puts a good copy in its place; the damaged file is kept beside it."
+)
+_REINDEX = (
+    "What is stored is whole, only search is wrong. "
+    "`mcp-state restore BACKUP` puts a good copy in its place."
+)
+_EXAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: in order, to be known, or damaged; and the way out."""
+
+    severity: Literal["ok", "warning", "damage"]
+    what: str
+    way_out: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """A question whose every row of answer describes one contradiction."""
+
+    name: str
+    sql: str
+    way_out: str = RESTORE
+
+
+_CHECKS = (
+    _Check(
+        "event numbers",
+        """
+        SELECT shown || ': ' || coalesce(n, 0) || ' events, numbered ' || coalesce(lo, 0) || ' to '
+            || coalesce(hi, 0) || ', and the last one should be ' || last_event
+        FROM projects LEFT JOIN (
+            SELECT project, count(*) AS n, min(seq) AS lo, max(seq) AS hi
+            FROM events GROUP BY project
+        ) ON project = projects.id
+        WHERE coalesce(n, 0) <> last_event OR coalesce(lo, 1) <> 1 OR coalesce(hi, 0) <> last_event
+        """,
+    ),
+    _Check(
+        "number of changes",
+        """
+        SELECT changes || ' changes were counted, there are ' || n || ' events'
+        FROM store, (SELECT count(*) AS n FROM events) WHERE changes < n
+        """,
+    ),
+    _Check(
+        "counts of threads",
+        """
+        SELECT shown || ': ' || active || ' active, ' || watching || ' watching, ' || blocked
+            || ' blocked, ' || done || ' done, ' || dropped || ' dropped; counted are '
+            || coalesce(a, 0) || ', ' || coalesce(w, 0) || ', ' || coalesce(b, 0) || ', '
+            || coalesce(d, 0) || ', ' || coalesce(x, 0)
+        FROM projects LEFT JOIN (
+            SELECT project, sum(status = 'active') AS a, sum(status = 'watching') AS w,
+                sum(status = 'blocked') AS b, sum(status = 'done') AS d, sum(status = 'dropped') AS x
+            FROM threads GROUP BY project
+        ) ON project = projects.id
+        WHERE (active, watching, blocked, done, dropped) <> (
+            coalesce(a, 0), coalesce(w, 0), coalesce(b, 0), coalesce(d, 0), coalesce(x, 0)
+        )
+        """,
+    ),
+    _Check(
+        "counts of journal entries and blocks",
+        """
+        SELECT shown || ': ' || journal || ' entries and ' || memory || ' blocks; counted are '
+            || coalesce(j, 0) || ' and ' || coalesce(m, 0)
+        FROM projects
+        LEFT JOIN (SELECT project AS jp, count(*) AS j FROM journal GROUP BY project)
+            ON jp = projects.id
+        LEFT JOIN (SELECT project AS mp, count(value) AS m FROM memory GROUP BY project)
+            ON mp = projects.id
+        WHERE journal <> coalesce(j, 0) OR memory <> coalesce(m, 0)
+        """,
+    ),
+    _Check(
+        "last event of each session",
+        """
+        SELECT 'project ' || project || ', session ' || actor || ': event ' || seq FROM (
+            SELECT * FROM (
+                SELECT project, actor, max(seq) AS seq FROM events GROUP BY project, actor
+                EXCEPT SELECT project, actor, seq FROM last_events
+            ) UNION SELECT * FROM (
+                SELECT project, actor, seq FROM last_events
+                EXCEPT SELECT project, actor, max(seq) AS seq FROM events GROUP BY project, actor
+            )
+        )
+        """,
+    ),
+    _Check(
+        "journal topics",
+        """
+        WITH expected AS (
+            SELECT project, '' AS topic, seq FROM journal
+            UNION ALL SELECT project, 'kind:' || kind, seq FROM journal WHERE kind <> ''
+            UNION ALL SELECT project, 'thread:' || thread, seq FROM journal WHERE thread <> ''
+            UNION ALL SELECT project, 'agent:' || agent, seq
+            FROM journal JOIN actors ON actors.id = actor WHERE agent <> ''
+        ), numbered AS (
+            SELECT project, topic, seq,
+                row_number() OVER (PARTITION BY project, topic ORDER BY seq) AS number
+            FROM expected
+        )
+        SELECT 'entry ' || seq || ' of project ' || project || ' under ' || quote(topic) FROM (
+            SELECT * FROM (
+                SELECT project, topic, seq, number FROM numbered
+                EXCEPT SELECT project, topic, seq, number FROM journal_topics
+            ) UNION SELECT * FROM (
+                SELECT project, topic, seq, number FROM journal_topics
+                EXCEPT SELECT project, topic, seq, number FROM numbered
+            )
+        )
+        """,
+    ),
+    _Check(
+        "criteria and dependencies of threads",
+        """
+        SELECT 'thread ' || shown || ' of project ' || project || ': ' || passing || '/' || criteria
+            || ' pass, waits for ' || open_needs || '; counted are ' || p || '/' || c || ' and ' || o
+        FROM (
+            SELECT threads.*,
+                (SELECT count(*) FROM criteria AS one
+                 WHERE one.project = threads.project AND one.thread = threads.name) AS c,
+                (SELECT coalesce(sum(passes), 0) FROM criteria AS one
+                 WHERE one.project = threads.project AND one.thread = threads.name) AS p,
+                (SELECT count(*) FROM needs
+                 JOIN threads AS other
+                    ON other.project = needs.project AND other.name = needs.needed
+                 WHERE needs.project = threads.project AND needs.thread = threads.name
+                    AND other.status <> 'done') AS o
+            FROM threads
+        ) WHERE (criteria, passing, open_needs) <> (c, p, o)
+        """,
+    ),
+    _Check(
+        "versions",
+        """
+        SELECT kind || ':' || name || ' of project ' || project || ' is at version ' || version
+            || ', its events show ' || coalesce(n, 0)
+        FROM (
+            SELECT 'memory' AS kind, project, name, version FROM memory
+            UNION ALL SELECT 'thread', project, name, version FROM threads
+        ) LEFT JOIN (
+            SELECT project, kind, name, count(*) AS n, max(version) AS last
+            FROM events WHERE version IS NOT NULL GROUP BY project, kind, name
+        ) USING (project, kind, name)
+        WHERE version IS NOT n OR version IS NOT last
+        """,
+    ),
+    _Check(
+        "rows of events",
+        """
+        SELECT kind || ':' || name || ' of project ' || project || ' has events, but no row' FROM (
+            SELECT project, kind, name FROM events
+            WHERE kind IN ('memory', 'thread', 'journal') AND operation <> 'refused'
+            EXCEPT SELECT project, 'memory', name FROM memory
+            EXCEPT SELECT project, 'thread', name FROM threads
+            EXCEPT SELECT project, 'journal', CAST(seq AS TEXT) FROM journal
+        )
+        """,
+    ),
+    _Check(
+        "idempotency keys",
+        """
+        SELECT 'key ' || quote(key) || ' of project ' || project || ' leads to entry ' || seq
+        FROM idempotency WHERE operation = 'journal_append' AND NOT EXISTS (
+            SELECT 1 FROM journal
+            WHERE journal.project = idempotency.project AND journal.seq = idempotency.seq
+        )
+        """,
+    ),
+    _Check(
+        "foreign keys",
+        """
+        SELECT "table" || ' row ' || coalesce(rowid, '?') || ' leads to no ' || parent
+        FROM pragma_foreign_key_check
+        """,
+    ),
+    _Check(
+        "documents of nothing",
+        """
+        SELECT kind || ':' || name || ' of project ' || project FROM (
+            SELECT project, kind, name FROM documents
+            EXCEPT SELECT project, 'memory', name FROM memory WHERE value IS NOT NULL
+            EXCEPT SELECT project, 'thread', name FROM threads
+            EXCEPT SELECT project, 'journal', CAST(seq AS TEXT) FROM journal
+        )
+        """,
+        _REINDEX,
+    ),
+)
+_NEWEST = """
+    SELECT * FROM events
+    WHERE project = :project AND kind = :kind AND name = :name AND operation <> 'refused'
+    ORDER BY seq DESC LIMIT 1
+"""
+_VERSION = """
+    SELECT seq, at, actor FROM events
+    WHERE project = :project AND kind = :kind AND name = :name AND version = :version
+"""
+_DOCUMENT = """
+    SELECT * FROM documents WHERE project = :project AND kind = :kind AND name = :name
+"""
+_ROWS: tuple[tuple[str, str], ...] = (
+    ("memory", "SELECT * FROM memory_rows"),
+    ("thread", "SELECT * FROM thread_rows"),
+    ("journal", "SELECT *, CAST(seq AS TEXT) AS name FROM journal_rows"),
+)
+
+
+def inspect(connection: sqlite3.Connection, clock: Clock) -> Iterator[Finding]:
+    """Ask a whole store of our schema everything that must hold. The connection may write."""
+    connection.row_factory = sqlite3.Row
+    for check in _CHECKS:
+        yield _asked(check.name, _rows_of(connection, check.sql), check.way_out)
+    tx = Reading(connection, Caller("", "", Actor("doctor")), clock)
+    for kind, sql in _ROWS:
+        yield _asked(f"{kind} rows against events", _against_events(tx, kind, sql), RESTORE)
+        yield _asked(f"{kind} documents", _against_documents(tx, kind, sql), _REINDEX)
+    yield _asked("full-text index", _index(connection), _REINDEX)
+
+
+def _asked(name: str, contradictions: Iterator[str], way_out: str) -> Finding:
+    """What was answered, with a few examples."""
+    examples: list[str] = []
+    count = 0
+    try:
+        for one in contradictions:
+            count += 1
+            if count <= _EXAMPLES:
+                examples.append(one)
+    except (sqlite3.Error, ValueError, LookupError, TypeError) as problem:
+        return Finding("damage", f"{name}: could not be read ({problem})", RESTORE)
+    if not count:
+        return Finding("ok", name)
+    more = f" and {count - _EXAMPLES:,} more" if count > _EXAMPLES else ""
+    return Finding("damage", f"{name}: {'; '.join(examples)}{more}", way_out)
+
+
+def _rows_of(connection: sqlite3.Connection, sql: str) -> Iterator[str]:
+    for row in connection.execute(sql):
+        yield row[0] or "a row without a name"
+
+
+def _against_events(tx: Reading, kind: str, sql: str) -> Iterator[str]:
+    for row in _each(tx, sql):
+        subject = {"kind": kind, "name": row["name"]}
+        event = tx.one(_NEWEST, subject)
+        said = f"{kind}:{row['name']} of project {row['project']}"
+        if event is None:
+            yield f"{said} has no event"
+        elif kind == "journal":
+            if (row["seq"], row["at"], row["actor"]) != (event["seq"], event["at"], event["actor"]):
+                yield f"{said} was written by another event"
+            elif _entry(row) != _row_in(event):
+                yield f"{said} is not what event {event['seq']} says"
+        else:
+            if not _same(_now(tx, kind, row), _row_in(event)):
+                yield f"{said} is not what event {event['seq']} says"
+            version = tx.one(_VERSION, subject | {"version": row["version"]})
+            changed = (row["changed"], row["changed_at"], row["changed_by"])
+            if version is not None and changed != tuple(version):
+                yield f"{said} was changed by another event than its version {row['version']}"
+
+
+def _each(tx: Reading, sql: str) -> Iterator[Row]:
+    """Each row, with its project as the one that the transaction is about."""
+    for row in tx.each(sql):
+        tx.project = row["project"]
+        yield row
+
+
+def _now(tx: Reading, kind: str, row: Row) -> Mapping[str, Any] | None:
+    """The row as an event would keep it now."""
+    if kind == "thread":
+        return threads.row_of(tx, row)
+    return None if row["value"] is None else memory.row_of(row)
+
+
+def _entry(row: Row) -> Mapping[str, Any]:
+    return {column: row[column] for column in ("id", "kind", "thread", "text")}
+
+
+def _row_in(event: Row) -> Mapping[str, Any] | None:
+    return None if event["row"] is None else json.loads(event["row"])
+
+
+def _same(row: Mapping[str, Any] | None, kept: Mapping[str, Any] | None) -> bool:
+    """Whether they say the same; the order of dependencies says nothing."""
+    if row is None or kept is None or "depends_on" not in row:
+        return row == kept
+    return {**row, "depends_on": sorted(row["depends_on"])} == {
+        **kept,
+        "depends_on": sorted(kept["depends_on"]),
+    }
+
+
+def _against_documents(tx: Reading, kind: str, sql: str) -> Iterator[str]:
+    for row in _each(tx, sql):
+        said = f"{kind}:{row['name']} of project {row['project']}"
+        wanted = _document(tx, kind, row)
+        found = tx.one(_DOCUMENT, {"kind": kind, "name": row["name"]})
+        if wanted is None:
+            continue
+        if found is None:
+            yield f"{said} can't be found by search"
+        elif tuple(found[column] for column in ("shown", "seq", "text", "short")) != wanted:
+            yield f"{said} is found by what it is not"
+        else:
+            first, end = documents.range_of(row["project"], kind)
+            if not first <= found["id"] < end:
+                yield f"{said} is indexed in the place of another project or kind"
+
+
+def _document(tx: Reading, kind: str, row: Row) -> Sequence[Any] | None:
+    """The document that a row should have: shown, seq, text, short."""
+    if kind == "journal":
+        shown, seq, text = row["name"], row["seq"], row["text"]
+    elif kind == "thread":
+        shown, seq, text = row["shown"], row["changed"], threads.text_of(tx, row)
+    elif row["value"] is None:
+        return None
+    else:
+        shown, seq, text = row["shown"], row["changed"], f"{row['shown']}\n{row['value']}"
+    text = documents.indexed(text)
+    return shown, seq, text, " ".join(sorted(set(documents.short_forms(text))))
+
+
+def _index(connection: sqlite3.Connection) -> Iterator[str]:
+    try:
+        connection.execute("INSERT INTO search (search, rank) VALUES ('integrity-check', 1)")
+    except sqlite3.DatabaseError as problem:
+        yield f"it does not hold what the documents hold ({problem})"

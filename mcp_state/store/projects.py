@@ -1,0 +1,393 @@
+"""The projects of a store: listing, renaming, and merging one into another."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from mcp_state.errors import BadArgument, Conflict, NotFound
+from mcp_state.models import Caller, Project, Status, Totals
+from mcp_state.store import documents, threads
+from mcp_state.store.database import Database, reads, writes
+from mcp_state.store.text import fold, tidy_name
+from mcp_state.store.transaction import Reading, Row, Writing, time_of
+from mcp_state.times import from_text
+
+_PROJECTS = """
+    SELECT projects.*,
+        (SELECT at FROM events WHERE project = projects.id AND seq = last_event) AS changed_at,
+        (SELECT json_group_array(shown) FROM (
+            SELECT shown FROM project_names WHERE project = projects.id ORDER BY name
+        )) AS names,
+        (SELECT json_group_array(anchor) FROM (
+            SELECT anchor FROM directories WHERE project = projects.id ORDER BY anchor
+        )) AS directories
+    FROM projects WHERE merged_into IS NULL AND :only IN (0, id)
+    ORDER BY last_event DESC, id
+"""
+_BY_NAME = "SELECT project FROM project_names WHERE name = :name"
+_SHOWN = "SELECT shown FROM projects WHERE id = :id"
+_LAST_EVENT = "SELECT last_event FROM projects WHERE id = :id"
+_SET_NAME = """
+    INSERT INTO project_names (name, shown, project) VALUES (:name, :shown, :project)
+    ON CONFLICT (name) DO UPDATE SET shown = excluded.shown
+"""
+_RENAME = "UPDATE projects SET shown = :shown WHERE id = :project"
+
+_MEMORY_CLASHES = """
+    SELECT name, shown FROM memory WHERE project = :project
+        AND EXISTS (SELECT 1 FROM memory AS there
+                    WHERE there.project = :into AND there.name = memory.name)
+"""
+_THREAD_CLASHES = """
+    SELECT name, shown FROM threads WHERE project = :project
+        AND EXISTS (SELECT 1 FROM threads AS there
+                    WHERE there.project = :into AND there.name = threads.name)
+"""
+_TAKEN_IN_MEMORY = """
+    SELECT 1 FROM memory WHERE project IN (:project, :into) AND name = :name
+    UNION ALL
+    SELECT 1 FROM events
+    WHERE project IN (:project, :into) AND kind = 'memory' AND name = :name LIMIT 1
+"""
+_TAKEN_IN_THREADS = """
+    SELECT 1 FROM threads WHERE project IN (:project, :into) AND name = :name
+    UNION ALL
+    SELECT 1 FROM events
+    WHERE project IN (:project, :into) AND kind = 'thread' AND name = :name LIMIT 1
+"""
+_KEEP_BLOCK_APART = (
+    """
+    UPDATE memory SET name = :name, shown = :shown
+    WHERE project = :project AND run = '' AND name = :old
+    """,
+    """
+    UPDATE events SET name = :name, row = CASE
+        WHEN operation = 'refused' THEN row ELSE json_set(row, '$.key', :shown) END
+    WHERE project = :project AND kind = 'memory' AND name = :old
+    """,
+)
+_KEEP_THREAD_APART = (
+    "UPDATE threads SET name = :name, shown = :shown WHERE project = :project AND name = :old",
+    "UPDATE journal SET thread = :name WHERE project = :project AND thread = :old",
+    """
+    UPDATE journal_topics SET topic = 'thread:' || :name
+    WHERE project = :project AND topic = 'thread:' || :old
+    """,
+    """
+    UPDATE events SET name = :name, row = CASE
+        WHEN operation = 'refused' THEN row ELSE json_set(row, '$.name', :shown) END
+    WHERE project = :project AND kind = 'thread' AND name = :old
+    """,
+    """
+    UPDATE events SET row = json_set(row, '$.thread', :name)
+    WHERE project = :project AND kind = 'journal' AND json_extract(row, '$.thread') = :old
+    """,
+    """
+    UPDATE events SET row = json_set(row, '$.depends_on', json((
+        SELECT json_group_array(iif(value = :old_shown, :shown, value))
+        FROM json_each(row, '$.depends_on')
+    )))
+    WHERE project = :project AND kind = 'thread'
+        AND EXISTS (SELECT 1 FROM json_each(row, '$.depends_on') WHERE value = :old_shown)
+    """,
+)
+_DOCUMENT = """
+    SELECT text FROM documents WHERE project = :project AND kind = :kind AND name = :old
+"""
+_RENAME_DOCUMENT = """
+    UPDATE documents SET name = :name, shown = :shown, text = :text, short = :short
+    WHERE project = :project AND kind = :kind AND name = :old
+"""
+_NEXT_DOCUMENT = """
+    SELECT coalesce(max(id), :first - 1) + 1 FROM documents WHERE id >= :first AND id < :end
+"""
+_MOVE_DOCUMENTS = """
+    UPDATE documents SET id = id + :shift, project = :into, seq = seq + :offset,
+        name = iif(kind = 'journal', CAST(seq + :offset AS TEXT), name),
+        shown = iif(kind = 'journal', CAST(seq + :offset AS TEXT), shown)
+    WHERE project = :project AND kind = :kind
+"""
+_MOVE = (
+    """
+    UPDATE events SET project = :into, seq = seq + :offset,
+        name = iif(kind = 'journal', CAST(CAST(name AS INTEGER) + :offset AS TEXT), name),
+        row = CASE
+            WHEN kind = 'thread' AND json_extract(row, '$.lease_token') > 0
+            THEN json_set(row, '$.lease_token', json_extract(row, '$.lease_token') + :offset)
+            ELSE row END
+    WHERE project = :project
+    """,
+    """
+    UPDATE memory SET project = :into, changed = changed + :offset WHERE project = :project
+    """,
+    """
+    UPDATE threads SET project = :into, created = created + :offset, changed = changed + :offset,
+        lease_token = iif(lease_token > 0, lease_token + :offset, 0)
+    WHERE project = :project
+    """,
+    "UPDATE journal SET project = :into, seq = seq + :offset WHERE project = :project",
+    """
+    INSERT INTO journal_topics (project, topic, seq, number)
+    SELECT :into, topic, seq + :offset, number + coalesce((
+        SELECT number FROM journal_topics AS there
+        WHERE there.project = :into AND there.topic = journal_topics.topic
+        ORDER BY seq DESC LIMIT 1
+    ), 0)
+    FROM journal_topics WHERE project = :project
+    """,
+    "DELETE FROM journal_topics WHERE project = :project",
+    """
+    INSERT INTO last_events (project, actor, agent, session, worktree, seq)
+    SELECT :into, actor, agent, session, worktree, seq + :offset
+    FROM last_events WHERE project = :project
+    ON CONFLICT (project, actor) DO UPDATE SET seq = excluded.seq
+    """,
+    "DELETE FROM last_events WHERE project = :project",
+    """
+    UPDATE OR IGNORE idempotency SET project = :into,
+        seq = iif(operation = 'journal_append', seq + :offset, seq)
+    WHERE project = :project
+    """,
+    "DELETE FROM idempotency WHERE project = :project",
+    """
+    UPDATE projects SET (last_event, active, watching, blocked, done, dropped, journal, memory) = (
+        SELECT projects.last_event + source.last_event, projects.active + source.active,
+            projects.watching + source.watching, projects.blocked + source.blocked,
+            projects.done + source.done, projects.dropped + source.dropped,
+            projects.journal + source.journal, projects.memory + source.memory
+        FROM projects AS source WHERE source.id = :project
+    ) WHERE id = :into
+    """,
+    """
+    UPDATE projects SET merged_into = :into, last_event = 0, active = 0, watching = 0,
+        blocked = 0, done = 0, dropped = 0, journal = 0, memory = 0
+    WHERE id = :project
+    """,
+    "UPDATE projects SET merged_into = :into WHERE merged_into = :project",
+    "UPDATE project_names SET project = :into WHERE project = :project",
+    "UPDATE directories SET project = :into WHERE project = :project",
+)
+_APPEND_ONLY = """
+    SELECT name, sql FROM sqlite_schema
+    WHERE type = 'trigger' AND name IN ('events_are_final', 'journal_is_final')
+"""
+_LEASED = """
+    SELECT name, holder_agent FROM thread_rows
+    WHERE project = :project AND lease_over = 0 AND lease_until > :now ORDER BY created
+"""
+_END_LEASE = """
+    UPDATE threads SET lease_token = :seq, lease_holder = NULL, lease_until = NULL, lease_over = 0
+    WHERE project = :project AND name = :name
+"""
+_THREAD = "SELECT * FROM thread_rows WHERE project = :project AND name = :name"
+
+_LONGEST_NAME = 128
+_LONGEST_SOURCE = 60
+
+
+class Projects:
+    """All projects of the store, and what may be done with the caller's."""
+
+    def __init__(self, database: Database, caller: Caller) -> None:
+        self.database = database
+        self.caller = caller
+
+    @reads
+    def list(self, tx: Reading) -> Sequence[Project]:
+        """All projects, the most active first, without those that were merged into another."""
+        return [_project(row) for row in tx.all(_PROJECTS, {"only": 0})]
+
+    @writes
+    def rename(self, tx: Writing, new: str) -> Project:
+        """Give the project another name; the names it had still lead to it.
+
+        Raises:
+            BadArgument: it is not a name.
+            Conflict: another project has it.
+            NotFound: the caller's project is not in the store.
+        """
+        shown = tidy_name(new, "the new name")
+        was = _existing(tx)
+        owner = tx.scalar(_BY_NAME, {"name": fold(shown)})
+        if owner not in (None, tx.project):
+            other = tx.scalar(_SHOWN, {"id": owner})
+            raise Conflict(
+                f"the name {shown!r} belongs to project {other!r}",
+                f"To make one project of the two: `mcp-state projects merge --into {other!r}`.",
+            )
+        if shown != was:
+            tx.run(_SET_NAME, {"name": fold(shown), "shown": shown})
+            tx.run(_RENAME, {"shown": shown})
+            tx.event("rename", f"{was} -> {shown}", {"name": shown, "was": was})
+        return _one(tx)
+
+    @writes
+    def merge(self, tx: Writing, into: str) -> Project:
+        """Move everything of the project into another, in one transaction.
+
+        Events get new numbers, after those of the other project. Threads and blocks whose names
+        are taken there are kept apart as `name (from SOURCE)`, with their history. Leases end.
+        An idempotency key that both used stays with the call of the other project.
+
+        Returns:
+            The other project, as it is now.
+
+        Raises:
+            BadArgument: both names lead to the same project.
+            NotFound: one of them is not in the store.
+        """
+        source = _existing(tx)
+        target = tx.scalar(_BY_NAME, {"name": fold(into)})
+        if target is None:
+            raise NotFound.named(
+                "project",
+                into.strip(),
+                tx.known_projects()[:5],
+                "`mcp-state projects` shows all of them; nothing was changed.",
+            )
+        if target == tx.project:
+            raise BadArgument(
+                f"{into.strip()!r} is this project already", "Name another project to merge into."
+            )
+        moved = tx.seq - 1
+        offset: int = tx.scalar(_LAST_EVENT, {"id": target})
+        leased = [(row["name"], row["holder_agent"]) for row in tx.all(_LEASED)]
+        lifted = [(row["name"], row["sql"]) for row in tx.all(_APPEND_ONLY)]
+        for name, _ in lifted:
+            tx.run(f"DROP TRIGGER {name}")
+        apart = _keep_apart(tx, source, target)
+        _move(tx, target, offset)
+        for _, sql in lifted:
+            tx.run(sql)
+        tx.project, tx.seq = target, offset + moved + 1
+        renamed = {old: fold(new) for kind, old, new in apart if kind == "thread"}
+        for name, holder in leased:
+            _end_lease(tx, renamed.get(name) or name, holder, source)
+        row = {
+            "name": tx.scalar(_SHOWN, {"id": target}),
+            "merged": source,
+            "first": offset + 1,
+            "last": offset + moved,
+            "kept_apart": {f"{kind}:{old}": new for kind, old, new in apart},
+        }
+        tx.event("merge", f"{source} merged into this, {moved:,} events", row)
+        return _one(tx)
+
+
+def _existing(tx: Writing) -> str:
+    """The name of the caller's project, which has to have a past."""
+    if tx.seq == 1:
+        raise NotFound.named(
+            "project",
+            tx.caller.project,
+            [],
+            "`mcp-state projects` shows all of them; nothing was changed.",
+        )
+    return tx.scalar(_SHOWN, {"id": tx.project})
+
+
+def _keep_apart(tx: Writing, source: str, target: int) -> Sequence[tuple[str, str, str]]:
+    """Rename, within the source, what the target has too: kind, old name, new name as shown."""
+    apart: list[tuple[str, str, str]] = []
+    for kind, clashes, taken, statements in (
+        ("memory", _MEMORY_CLASHES, _TAKEN_IN_MEMORY, _KEEP_BLOCK_APART),
+        ("thread", _THREAD_CLASHES, _TAKEN_IN_THREADS, _KEEP_THREAD_APART),
+    ):
+        for row in tx.all(clashes, {"into": target}):
+            shown = next(
+                name
+                for name in _names_apart(row["shown"], source)
+                if tx.one(taken, {"into": target, "name": fold(name)}) is None
+            )
+            params = {
+                "kind": kind,
+                "name": fold(shown),
+                "shown": shown,
+                "old": row["name"],
+                "old_shown": row["shown"],
+            }
+            for statement in statements:
+                tx.run(statement, params)
+            _rename_document(tx, params)
+            apart.append((kind, row["name"], shown))
+    return apart
+
+
+def _names_apart(shown: str, source: str) -> itertools.chain[str]:
+    """Names to try, all within the limit of a name."""
+    if len(source) > _LONGEST_SOURCE:
+        source = f"{source[: _LONGEST_SOURCE - 1]}…"
+
+    def name(suffix: str) -> str:
+        room = _LONGEST_NAME - len(suffix)
+        return (shown if len(shown) <= room else f"{shown[: room - 1]}…") + suffix
+
+    return itertools.chain(
+        [name(f" (from {source})")],
+        (name(f" (from {source} {number})") for number in itertools.count(2)),
+    )
+
+
+def _rename_document(tx: Writing, params: dict[str, Any]) -> None:
+    """The first line of a document is the name it is shown under."""
+    text = tx.scalar(_DOCUMENT, params)
+    if text is None:
+        return
+    _, line_break, rest = text.partition("\n")
+    text = documents.indexed(params["shown"]) + line_break + rest
+    short = " ".join(sorted(set(documents.short_forms(text))))
+    tx.run(_RENAME_DOCUMENT, params | {"text": text, "short": short})
+
+
+def _move(tx: Writing, target: int, offset: int) -> None:
+    tx.run("PRAGMA defer_foreign_keys = ON")
+    params = {"into": target, "offset": offset}
+    for statement in _MOVE:
+        tx.run(statement, params)
+    for kind in documents.KINDS:
+        first, end = documents.range_of(target, kind)
+        start, _ = documents.range_of(tx.project, kind)
+        free = tx.scalar(_NEXT_DOCUMENT, {"first": first, "end": end})
+        tx.run(_MOVE_DOCUMENTS, params | {"kind": kind, "shift": free - start})
+
+
+def _end_lease(tx: Writing, name: str, holder: str, source: str) -> None:
+    """Whoever held it has to look again: the project around the thread is another one."""
+    tx.run(_END_LEASE, {"name": name})
+    row = tx.one(_THREAD, {"name": name})
+    assert row is not None
+    tx.event(
+        "lease_broken",
+        f"lease of {holder} ended: {source} was merged into this",
+        threads.row_of(tx, row),
+        subject=("thread", name),
+    )
+
+
+def _one(tx: Reading) -> Project:
+    row = tx.one(_PROJECTS, {"only": tx.project})
+    assert row is not None
+    return _project(row)
+
+
+def _project(row: Row) -> Project:
+    name = row["shown"]
+    return Project(
+        name=name,
+        totals=Totals(
+            project=name,
+            how="",
+            exists=True,
+            event=row["last_event"],
+            threads={status.value: row[status.value] for status in Status},
+            journal=row["journal"],
+            memory=row["memory"],
+        ),
+        created_at=from_text(row["created_at"]),
+        changed_at=time_of(row["changed_at"]),
+        other_names=[other for other in json.loads(row["names"]) if fold(other) != fold(name)],
+        directories=json.loads(row["directories"]),
+    )

@@ -1,0 +1,74 @@
+"""Orientation: the wake-up packet, search and history."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from mcp_state import render
+from mcp_state.models import EventPage, Packet, SearchPage
+from mcp_state.tools.arguments import described
+from mcp_state.tools.spec import Ctx, Spec
+
+
+async def orient(ctx: Ctx, max_tokens: int = 2000, since: int | None = None) -> Packet:
+    """Where the work stands: news, threads, memory, journal, and what to write back.
+
+    Call it first at every start, and after a compaction.
+    """
+    return await ctx.state.orient(max_tokens, since)
+
+
+async def search(
+    ctx: Ctx,
+    query: Annotated[str, described("plain words or parts of words")],
+    kinds: Annotated[list[str] | None, described("memory, thread, journal")] = None,
+    limit: int = 10,
+    cursor: str = "",
+) -> SearchPage:
+    """Find text in memory, threads and journal before you ask or redo something."""
+    return await ctx.state.search.find(
+        query, kinds=kinds or (), limit=bounded(limit, 50), cursor=cursor
+    )
+
+
+async def history(
+    ctx: Ctx,
+    subject: Annotated[str, described("e.g. thread:pr-830, memory:plan")] = "",
+    since: Annotated[int | None, described("event number")] = None,
+    limit: int = 20,
+) -> EventPage:
+    """What changed, by whom and when: one subject, or everything since an event number."""
+    return await ctx.state.events.history(subject, since=since, limit=bounded(limit, 200))
+
+
+def bounded(limit: int, most: int) -> int:
+    """A page size within what one answer can hold."""
+    return max(1, min(limit, most))
+
+
+TOOLS = (
+    Spec(
+        orient,
+        title="Orient: where the work stands",
+        show=lambda packet, view: packet.text,
+        search_hint="resume, wake up, where was I, state of the work, after compaction",
+        always_load=True,
+    ),
+    Spec(
+        search,
+        title="Search the stored state",
+        show=lambda page, view: render.search_page(page, view.now, view.arguments["query"]),
+        search_hint="find notes, memory, earlier decisions, journal entries",
+    ),
+    Spec(
+        history,
+        title="History of changes",
+        show=lambda page, view: render.history(
+            page,
+            view.now,
+            view.arguments["subject"],
+            forward=view.arguments["since"] is not None,
+        ),
+        search_hint="what changed, audit, versions, who changed it",
+    ),
+)
