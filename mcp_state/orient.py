@@ -24,7 +24,7 @@ from mcp_state.models import (
     Thread,
     Totals,
 )
-from mcp_state.store import journal, memory, threads
+from mcp_state.store import journal, memory, thread_rows
 from mcp_state.store.database import Database, reads
 from mcp_state.store.events import last_events
 from mcp_state.store.transaction import Reading
@@ -108,9 +108,10 @@ def _gather(tx: Reading, since: int | None, block_limit: int) -> Packet:
         earliest = to_text(tx.at - _RECENT)
         recent = [e for e in last_events(tx, 0, _ALWAYS) if to_text(e.at) >= earliest]
         changes = recent if len(recent) > len(changes) else changes
-    active = threads.list_threads(tx, Status.ACTIVE, False, 25, "").threads
-    leased = threads.leased(tx, 10)
+    active = thread_rows.list_threads(tx, Status.ACTIVE, False, 25, "").threads
+    leased = thread_rows.leased(tx, 10)
     names = {thread.name for thread in leased}
+    blocked = thread_rows.list_threads(tx, Status.BLOCKED, False, 25, "").threads
     return Packet(
         text="",
         last_here=last_here,
@@ -118,11 +119,9 @@ def _gather(tx: Reading, since: int | None, block_limit: int) -> Packet:
         news=max(0, totals.event - start) if mine or since is not None else 0,
         changes=changes,
         active=[*leased, *(t for t in active if t.name not in names)],
-        due=threads.list_threads(tx, None, True, 25, "").threads,
-        blocked=[
-            t for t in threads.list_threads(tx, Status.BLOCKED, False, 25, "").threads if not t.due
-        ],
-        due_count=threads.count_due(tx),
+        due=thread_rows.list_threads(tx, None, True, 25, "").threads,
+        blocked=[t for t in blocked if not t.due],
+        due_count=thread_rows.count_due(tx),
         memory=memory.recent_blocks(tx, 25, block_limit),
         journal=journal.tail(tx, 10).entries,
     )

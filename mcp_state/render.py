@@ -258,42 +258,23 @@ def thread_detail(detail: ThreadDetail, now: datetime, session: str) -> str:
         f"title: {one_line(thread.title, 300)}",
         f"{thread.status.value} since {span((now - thread.status_at).total_seconds())}, "
         f"changed by {by(thread.changed_by, thread.changed_at, now)}",
+        *_field("next", thread.next_action),
+        *_field("waiting on", thread.waiting_on),
+        *_field("check", thread.check),
+        *_field("evidence", thread.evidence),
+        *_field("note", thread.note),
+        *_places(thread),
+        *_names("depends on", thread.depends_on),
+        *_names("not done yet", detail.unfinished),
+        *_names("needed by", detail.needed_by),
+        *_criteria(detail, now),
     ]
-    for label, text in (
-        ("next", thread.next_action),
-        ("waiting on", thread.waiting_on),
-        ("check", thread.check),
-        ("evidence", thread.evidence),
-        ("note", thread.note),
-    ):
-        if text:
-            lines += _field(label, text)
-    lines += [
-        f"place ({place.role}): {one_line(place.path_or_repo)}"
-        + (f", {one_line(place.note)}" if place.note else "")
-        for place in sorted(thread.places, key=lambda p: p.role != "home")
-    ]
-    if thread.depends_on:
-        lines.append(f"depends on: {', '.join(one_line(d, 60) for d in thread.depends_on)}")
-        if detail.unfinished:
-            lines.append(f"not done yet: {', '.join(one_line(d, 60) for d in detail.unfinished)}")
-    if detail.needed_by:
-        lines.append(f"needed by: {', '.join(one_line(d, 60) for d in detail.needed_by)}")
-    if detail.criteria:
-        lines.append(f"criteria, {thread.passing}/{thread.criteria} pass:")
-        for c in detail.criteria:
-            mark = "pass" if c.passes else "open"
-            lines.append(f"    {c.number} {mark}: {one_line(c.text, 200)}")
-            if c.evidence:
-                lines.append(f"        evidence: {one_line(c.evidence)}")
     if detail.journal:
         lines.append("journal:")
-        for entry in detail.journal:
-            lines.append(
-                f"    {entry.seq} {by(entry.actor, entry.at, now)}: {one_line(entry.text)}"
-            )
-    earlier = f" (+{detail.earlier} earlier)" if detail.earlier else ""
-    lines.append(f"history{earlier}:")
+        lines += [
+            f"    {e.seq} {by(e.actor, e.at, now)}: {one_line(e.text)}" for e in detail.journal
+        ]
+    lines.append(f"history{f' (+{detail.earlier} earlier)' if detail.earlier else ''}:")
     lines += [f"    {event_line(event, now, subject=False)}" for event in detail.history]
     kept, left = fitted(lines)
     if left:
@@ -301,8 +282,37 @@ def thread_detail(detail: ThreadDetail, now: datetime, session: str) -> str:
     return "\n".join(kept)
 
 
+def _places(thread: Thread) -> list[str]:
+    """Where the work is, the home first."""
+    return [
+        f"place ({place.role}): {one_line(place.path_or_repo)}"
+        + (f", {one_line(place.note)}" if place.note else "")
+        for place in sorted(thread.places, key=lambda p: p.role != "home")
+    ]
+
+
+def _names(label: str, names: Sequence[str]) -> list[str]:
+    return [f"{label}: {', '.join(one_line(name, 60) for name in names)}"] if names else []
+
+
+def _criteria(detail: ThreadDetail, now: datetime) -> list[str]:
+    if not detail.criteria:
+        return []
+    lines = [f"criteria, {detail.thread.passing}/{detail.thread.criteria} pass:"]
+    for criterion in detail.criteria:
+        mark = "pass" if criterion.passes else "open"
+        lines.append(f"    {criterion.number} {mark}: {one_line(criterion.text, 200)}")
+        if criterion.checked_at is not None and criterion.checked_by is not None:
+            who = by(criterion.checked_by, criterion.checked_at, now)
+            proof = f": {one_line(criterion.evidence)}" if criterion.evidence else ""
+            lines.append(f"        checked by {who}{proof}")
+    return lines
+
+
 def _field(label: str, text: str) -> list[str]:
-    if len(text) <= 160 and "\n" not in text:
+    if not text:
+        return []
+    if len(text) <= 160 and len(text.splitlines()) == 1:
         return [f"{label}: {one_line(text)}"]
     return [f"{label}:", *indented(text)]
 
@@ -325,13 +335,12 @@ def thread_claimed(answer: Thread | NothingToClaim, now: datetime, session: str)
         )
     lease = answer.lease
     assert lease is not None
-    first, *rest = thread_lines(answer, now, session)
+    left = span((lease.until - now).total_seconds())
     return "\n".join(
         [
-            f"lease_token={lease.token} until {lease.until:%H:%M:%S} UTC "
-            f"({span((lease.until - now).total_seconds())}); pass it to thread_set and thread_check",
-            first,
-            *rest,
+            f"lease_token={lease.token} until {lease.until:%H:%M:%S} UTC ({left}); "
+            "pass it to thread_set and thread_check",
+            *thread_lines(answer, now, session),
         ]
     )
 

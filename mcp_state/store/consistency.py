@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mcp_state.models import Actor, Caller
-from mcp_state.store import documents, memory, threads
+from mcp_state.store import documents, memory, thread_rows
 from mcp_state.store.transaction import Reading, Row
 from mcp_state.times import Clock
 
@@ -73,7 +73,8 @@ _CHECKS = (
             || coalesce(d, 0) || ', ' || coalesce(x, 0)
         FROM projects LEFT JOIN (
             SELECT project, sum(status = 'active') AS a, sum(status = 'watching') AS w,
-                sum(status = 'blocked') AS b, sum(status = 'done') AS d, sum(status = 'dropped') AS x
+                sum(status = 'blocked') AS b, sum(status = 'done') AS d,
+                sum(status = 'dropped') AS x
             FROM threads GROUP BY project
         ) ON project = projects.id
         WHERE (active, watching, blocked, done, dropped) <> (
@@ -137,7 +138,8 @@ _CHECKS = (
         "criteria and dependencies of threads",
         """
         SELECT 'thread ' || shown || ' of project ' || project || ': ' || passing || '/' || criteria
-            || ' pass, waits for ' || open_needs || '; counted are ' || p || '/' || c || ' and ' || o
+            || ' pass, waits for ' || open_needs
+            || '; counted are ' || p || '/' || c || ' and ' || o
         FROM (
             SELECT threads.*,
                 (SELECT count(*) FROM criteria AS one
@@ -236,8 +238,10 @@ def inspect(connection: sqlite3.Connection, clock: Clock) -> Iterator[Finding]:
         yield _asked(check.name, _rows_of(connection, check.sql), check.way_out)
     tx = Reading(connection, Caller("", "", Actor("doctor")), clock)
     for kind, sql in _ROWS:
-        yield _asked(f"{kind} rows against events", _against_events(tx, kind, sql), RESTORE)
-        yield _asked(f"{kind} documents", _against_documents(tx, kind, sql), _REINDEX)
+        rows = _each(connection, tx, sql)
+        yield _asked(f"{kind} rows against events", _against_events(tx, kind, rows), RESTORE)
+        rows = _each(connection, tx, sql)
+        yield _asked(f"{kind} documents", _against_documents(tx, kind, rows), _REINDEX)
     yield _asked("full-text index", _index(connection), _REINDEX)
 
 
@@ -263,8 +267,8 @@ def _rows_of(connection: sqlite3.Connection, sql: str) -> Iterator[str]:
         yield row[0] or "a row without a name"
 
 
-def _against_events(tx: Reading, kind: str, sql: str) -> Iterator[str]:
-    for row in _each(tx, sql):
+def _against_events(tx: Reading, kind: str, rows: Iterator[Row]) -> Iterator[str]:
+    for row in rows:
         subject = {"kind": kind, "name": row["name"]}
         event = tx.one(_NEWEST, subject)
         said = f"{kind}:{row['name']} of project {row['project']}"
@@ -284,9 +288,9 @@ def _against_events(tx: Reading, kind: str, sql: str) -> Iterator[str]:
                 yield f"{said} was changed by another event than its version {row['version']}"
 
 
-def _each(tx: Reading, sql: str) -> Iterator[Row]:
+def _each(connection: sqlite3.Connection, tx: Reading, sql: str) -> Iterator[Row]:
     """Each row, with its project as the one that the transaction is about."""
-    for row in tx.each(sql):
+    for row in connection.execute(sql):
         tx.project = row["project"]
         yield row
 
@@ -294,7 +298,7 @@ def _each(tx: Reading, sql: str) -> Iterator[Row]:
 def _now(tx: Reading, kind: str, row: Row) -> Mapping[str, Any] | None:
     """The row as an event would keep it now."""
     if kind == "thread":
-        return threads.row_of(tx, row)
+        return thread_rows.row_of(tx, row)
     return None if row["value"] is None else memory.row_of(row)
 
 
@@ -316,8 +320,8 @@ def _same(row: Mapping[str, Any] | None, kept: Mapping[str, Any] | None) -> bool
     }
 
 
-def _against_documents(tx: Reading, kind: str, sql: str) -> Iterator[str]:
-    for row in _each(tx, sql):
+def _against_documents(tx: Reading, kind: str, rows: Iterator[Row]) -> Iterator[str]:
+    for row in rows:
         said = f"{kind}:{row['name']} of project {row['project']}"
         wanted = _document(tx, kind, row)
         found = tx.one(_DOCUMENT, {"kind": kind, "name": row["name"]})
@@ -338,7 +342,7 @@ def _document(tx: Reading, kind: str, row: Row) -> Sequence[Any] | None:
     if kind == "journal":
         shown, seq, text = row["name"], row["seq"], row["text"]
     elif kind == "thread":
-        shown, seq, text = row["shown"], row["changed"], threads.text_of(tx, row)
+        shown, seq, text = row["shown"], row["changed"], thread_rows.text_of(tx, row)
     elif row["value"] is None:
         return None
     else:

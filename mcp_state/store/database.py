@@ -285,9 +285,14 @@ class Database:
         return connection
 
     def _look(self, noted_changes: int) -> int:
-        """Look at an existing store without writing a byte to it; returns its schema's version."""
+        """Look at an existing store without writing a byte to it; returns its schema's version.
+
+        Only a write that was killed half-way, without a WAL, has to be taken back first.
+        """
         opening.check_files(self.path)
-        with contextlib.closing(opening.new_connection(self.path, "ro")) as connection:
+        interrupted = not self.read_only and os.path.exists(self.path + "-journal")
+        mode = "rw" if interrupted else "ro"
+        with contextlib.closing(opening.new_connection(self.path, mode)) as connection:
             connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS_WITHOUT_WAL}")
             version = opening.check_store(self.path, connection, noted_changes)
         if self.read_only and version < len(opening.migrations()):

@@ -9,7 +9,7 @@ from typing import Any
 
 from mcp_state.errors import BadArgument, Conflict, NotFound
 from mcp_state.models import Caller, Project, Status, Totals
-from mcp_state.store import documents, threads
+from mcp_state.store import documents, thread_rows
 from mcp_state.store.database import Database, reads, writes
 from mcp_state.store.text import fold, tidy_name
 from mcp_state.store.transaction import Reading, Row, Writing, time_of
@@ -362,7 +362,7 @@ def _end_lease(tx: Writing, name: str, holder: str, source: str) -> None:
     tx.event(
         "lease_broken",
         f"lease of {holder} ended: {source} was merged into this",
-        threads.row_of(tx, row),
+        thread_rows.row_of(tx, row),
         subject=("thread", name),
     )
 

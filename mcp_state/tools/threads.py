@@ -16,7 +16,7 @@ from mcp_state.models import (
     ThreadDetail,
     ThreadPage,
 )
-from mcp_state.store.threads import parse_status
+from mcp_state.store.thread_rules import parse_status
 from mcp_state.tools.arguments import described
 from mcp_state.tools.memory import Expected
 from mcp_state.tools.orientation import bounded

@@ -1,0 +1,283 @@
+"""Reading the queue: one thread, or a page of them in the order to work on them."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from mcp_state.errors import BadArgument, NotFound
+from mcp_state.models import OPEN, Actor, Criterion, Lease, Place, Status, Thread, ThreadPage
+from mcp_state.store.text import fold, tidy_name
+from mcp_state.store.transaction import Reading, Row, actor_of, time_of
+from mcp_state.times import from_text
+
+THREAD = "SELECT * FROM thread_rows WHERE project = :project AND name = :name"
+_NAMES = "SELECT shown FROM threads WHERE project = :project ORDER BY changed DESC LIMIT 300"
+NEEDED = """
+    SELECT needed, shown, status FROM needs
+    JOIN threads ON threads.project = needs.project AND threads.name = needed
+    WHERE needs.project = :project AND thread = :name ORDER BY needed
+"""
+CRITERIA = """
+    SELECT number, text, passes, evidence, checked_at, agent, client, session
+    FROM criteria LEFT JOIN actors ON actors.id = checked_by
+    WHERE project = :project AND thread = :name ORDER BY number
+"""
+_DUE = """
+    SELECT * FROM thread_rows
+    WHERE project = :project AND status = :status AND recheck_at <= :asked
+        AND (recheck_at, created) > (:first, :second)
+    ORDER BY recheck_at, created LIMIT :limit
+"""
+_ACTIVE = """
+    SELECT * FROM thread_rows
+    WHERE project = :project AND status = 'active' AND (priority, created) > (:first, :second)
+    ORDER BY priority, created LIMIT :limit
+"""
+_LATER = """
+    SELECT * FROM thread_rows
+    WHERE project = :project AND status = :status AND recheck_at > :asked
+        AND (recheck_at, created) > (:first, :second)
+    ORDER BY recheck_at, created LIMIT :limit
+"""
+_CLOSED = """
+    SELECT * FROM thread_rows
+    WHERE project = :project AND status = :status AND changed < :second
+    ORDER BY changed DESC LIMIT :limit
+"""
+_LEASED = """
+    SELECT * FROM thread_rows
+    WHERE project = :project AND lease_until > :now AND lease_over = 0
+    ORDER BY lease_until LIMIT :limit
+"""
+_COUNT_DUE = """
+    SELECT count(*) FROM (
+        SELECT 1 FROM threads
+        WHERE project = :project AND status = :status AND recheck_at <= :asked LIMIT 1001
+    )
+"""
+_FAR = 1 << 62
+_START = -1
+TEXTS = ("title", "next_action", "waiting_on", "check", "evidence", "note")
+COLUMNS = (
+    "title",
+    "status",
+    "priority",
+    "next_action",
+    "waiting_on",
+    "recheck_at",
+    "check",
+    "evidence",
+    "note",
+    "places",
+)
+
+
+def find_row(tx: Reading, thread: str) -> Row:
+    """The row of a thread, by its name.
+
+    Raises:
+        NotFound: there is none; near names are listed.
+    """
+    name = fold(tidy_name(thread, "thread"))
+    row = tx.one(THREAD, {"name": name})
+    if row is None:
+        raise NotFound.named(
+            "thread",
+            thread.strip(),
+            near_names(tx, name),
+            "thread_list shows the open ones; thread_set creates one.",
+        )
+    return row
+
+
+def near_names(tx: Reading, name: str) -> Sequence[str]:
+    """Up to three names, out of the last changed ones, that one might have meant."""
+    shown = {fold(row["shown"]): row["shown"] for row in tx.all(_NAMES)}
+    return [shown[near] for near in difflib.get_close_matches(name, list(shown), 3)]
+
+
+def thread_of(tx: Reading, row: Row, *, unchanged: bool = False) -> Thread:
+    """The model of a row."""
+    needed = tx.all(NEEDED, {"name": row["name"]})
+    return Thread(
+        name=row["shown"],
+        title=row["title"],
+        status=Status(row["status"]),
+        version=row["version"],
+        priority=row["priority"],
+        created_at=from_text(row["created_at"]),
+        status_at=from_text(row["status_at"]),
+        changed_at=from_text(row["changed_at"]),
+        changed_by=actor_of(row),
+        next_action=row["next_action"],
+        waiting_on=row["waiting_on"],
+        recheck_at=time_of(row["recheck_at"]),
+        check=row["check"],
+        evidence=row["evidence"],
+        note=row["note"],
+        places=[Place(**place) for place in json.loads(row["places"])],
+        depends_on=[r["shown"] for r in needed],
+        waits_for=row["open_needs"],
+        criteria=row["criteria"],
+        passing=row["passing"],
+        lease=lease_of(tx, row),
+        due=row["recheck_at"] is not None and row["recheck_at"] <= tx.now,
+        unchanged=unchanged,
+    )
+
+
+def criterion_of(row: Row) -> Criterion:
+    """The model of a row of CRITERIA."""
+    checked_at = time_of(row["checked_at"])
+    return Criterion(
+        number=row["number"],
+        text=row["text"],
+        passes=bool(row["passes"]),
+        evidence=row["evidence"],
+        checked_at=checked_at,
+        checked_by=actor_of(row) if checked_at else None,
+    )
+
+
+def find_criterion(tx: Reading, shown: str, name: str, criterion: str) -> Criterion:
+    """A criterion, by its number or its text.
+
+    Raises:
+        NotFound: the thread has no such criterion.
+    """
+    found = [criterion_of(row) for row in tx.all(CRITERIA, {"name": name})]
+    wanted = criterion.strip()
+    for one in found:
+        if wanted in (str(one.number), one.text.strip()):
+            return one
+    if not found:
+        raise NotFound(
+            f"thread {shown!r} has no criteria",
+            f'Add them with thread_set(thread="{shown}", criteria=["…"]).',
+        )
+    raise NotFound(
+        f"thread {shown!r} has no criterion {wanted[:80]!r}; it has 1 to {len(found)}",
+        f'thread_get(thread="{shown}") shows them; name one by its number.',
+    )
+
+
+def needs_of(tx: Reading, name: str) -> set[str]:
+    """The folded names of the threads that one depends on."""
+    return {row["needed"] for row in tx.all(NEEDED, {"name": name})}
+
+
+def lease_of(tx: Reading, row: Row) -> Lease | None:
+    """The lease, while it lasts."""
+    until = row["lease_until"]
+    if until is None or row["lease_over"] or until <= tx.now:
+        return None
+    holder = Actor(row["holder_agent"], row["holder_client"], row["holder_session"])
+    return Lease(row["lease_token"], holder, from_text(until))
+
+
+def row_of(tx: Reading, row: Row) -> dict[str, Any]:
+    """What the event keeps of a thread."""
+    needed = tx.all(NEEDED, {"name": row["name"]})
+    criteria = tx.all(CRITERIA, {"name": row["name"]})
+    return {
+        "name": row["shown"],
+        "version": row["version"],
+        **{column: row[column] for column in COLUMNS if column != "places"},
+        "places": json.loads(row["places"]),
+        "depends_on": [r["shown"] for r in needed],
+        "criteria": [{"text": c["text"], "passes": bool(c["passes"])} for c in criteria],
+        "lease_token": row["lease_token"],
+        "lease_until": row["lease_until"],
+        "lease_holder": row["holder_agent"],
+    }
+
+
+def text_of(tx: Reading, row: Row) -> str:
+    """What `search` reads of a thread."""
+    criteria = [c["text"] for c in tx.all(CRITERIA, {"name": row["name"]})]
+    texts = [row["shown"], *(row[column] for column in TEXTS), *criteria]
+    return "\n".join(text for text in texts if text)
+
+
+def list_threads(
+    tx: Reading, status: Status | None, due: bool, limit: int, cursor: str
+) -> ThreadPage:
+    """The page of threads that `Threads.list` describes."""
+    asked, group, first, second = _read_cursor(cursor) if cursor else (tx.now, 0, "", _START)
+    threads: list[Thread] = []
+    last = (0, "", 0)
+    groups = _groups(status, due)
+    for number, (sql, statuses, key) in enumerate(groups):
+        if number < group:
+            continue
+        rows: list[Row] = []
+        for one in statuses:
+            params = {
+                "asked": asked,
+                "status": one,
+                "first": (int(first or -1) if key == "priority" else first),
+                "second": (_FAR if second == _START and key == "status" else second),
+                "limit": limit + 1,
+            }
+            rows += tx.all(sql, params)
+        if len(statuses) > 1:
+            rows.sort(key=lambda row: (row["recheck_at"], row["created"]))
+        for row in rows:
+            if len(threads) == limit:
+                position = "/".join(str(part) for part in (asked, *last))
+                return ThreadPage(threads, _total(tx, status, due, asked), position)
+            threads.append(thread_of(tx, row))
+            last = (number, str(row[key]), row["changed" if key == "status" else "created"])
+        first, second = "", _START
+    return ThreadPage(threads, _total(tx, status, due, asked))
+
+
+def _groups(status: Status | None, due: bool) -> Sequence[tuple[str, Sequence[Status], str]]:
+    """The queries that make up the list, each over some statuses, each with its sort column."""
+    if status is not None and status not in OPEN:
+        return [] if due else [(_CLOSED, (status,), "status")]
+    later = [s for s in (Status.WATCHING, Status.BLOCKED) if status in (None, s)]
+    groups: list[tuple[str, Sequence[Status], str]] = []
+    if later:
+        groups.append((_DUE, later, "recheck_at"))
+    if not due and status in (None, Status.ACTIVE):
+        groups.append((_ACTIVE, (Status.ACTIVE,), "priority"))
+    if not due and later:
+        groups.append((_LATER, later, "recheck_at"))
+    return groups
+
+
+def _read_cursor(cursor: str) -> tuple[str, int, str, int]:
+    try:
+        asked, group, first, second = cursor.split("/")
+        from_text(asked)
+        return asked, int(group), first, int(second)
+    except ValueError:
+        raise BadArgument(
+            f"cursor {cursor[:40]!r} is none that thread_list gave",
+            "Leave it out to begin at the top.",
+        ) from None
+
+
+def _total(tx: Reading, status: Status | None, due: bool, asked: str) -> int:
+    if due:
+        return count_due(tx, status, asked)
+    counts = tx.totals().threads
+    return sum(counts.get(s, 0) for s in ([status] if status else OPEN))
+
+
+def count_due(tx: Reading, status: Status | None = None, asked: str = "") -> int:
+    """How many threads are due; more than 1,000 of one status are counted as 1,001."""
+    return sum(
+        tx.scalar(_COUNT_DUE, {"status": s, "asked": asked or tx.now})
+        for s in (Status.WATCHING, Status.BLOCKED)
+        if status in (None, s)
+    )
+
+
+def leased(tx: Reading, limit: int) -> Sequence[Thread]:
+    """Threads that somebody holds."""
+    return [thread_of(tx, row) for row in tx.all(_LEASED, {"limit": limit})]

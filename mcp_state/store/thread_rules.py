@@ -1,0 +1,348 @@
+"""What may be changed of a thread, and when: status, lease, versions, dependencies, criteria."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, TypedDict
+
+from mcp_state.errors import (
+    BadArgument,
+    EvidenceRequired,
+    Held,
+    IllegalTransition,
+    LeaseLost,
+    VersionConflict,
+)
+from mcp_state.models import MOVES, OPEN, Lease, Place, Status
+from mcp_state.store.events import last_events_of
+from mcp_state.store.text import fold, tidy_name
+from mcp_state.store.thread_rows import (
+    COLUMNS,
+    CRITERIA,
+    TEXTS,
+    find_row,
+    lease_of,
+    needs_of,
+)
+from mcp_state.store.transaction import Reading, Row, Writing
+from mcp_state.times import ago, duration, from_text, span, to_text
+
+_DEFAULT_RECHECK = timedelta(hours=24)
+_DEFAULT_PRIORITY = 5
+CLEARABLE = ("next_action", "waiting_on", "check", "evidence", "note", "places", "depends_on")
+SHORTEN = "Shorten it; long text belongs in the journal or in a memory block."
+
+
+class Changes(TypedDict, total=False):
+    """What `Threads.set` is asked to change; what is absent or None stays as it is."""
+
+    status: Status | str | None
+    title: str | None
+    next_action: str | None
+    waiting_on: str | None
+    recheck_after: str | None
+    check: str | None
+    evidence: str | None
+    note: str | None
+    priority: int | None
+    depends_on: Sequence[str] | None
+    criteria: Sequence[str] | None
+    places: Sequence[Place] | None
+    clear: Sequence[str]
+
+
+def parse_status(text: str) -> Status:
+    """A status in any case, with `-`, `_` or spaces around.
+
+    Raises:
+        BadArgument: there is no such status.
+    """
+    word = re.sub(r"[-_\s]+", "", text).lower()
+    try:
+        return Status(word)
+    except ValueError:
+        raise BadArgument(
+            f"status is {text[:40]!r}", f"Statuses are {', '.join(s.value for s in Status)}."
+        ) from None
+
+
+def check_version(tx: Reading, shown: str, row: Row | None, expected: int | None) -> None:
+    """Refuse a write to another version than the expected one.
+
+    Raises:
+        VersionConflict: it moved on.
+    """
+    current = 0 if row is None else row["version"]
+    if expected is None or expected == current:
+        return
+    by = f"changed by {row['agent']} {ago(from_text(row['changed_at']), tx.at)}" if row else ""
+    raise VersionConflict.of(
+        f"thread {shown!r}", expected, current, by, f'thread_get(thread="{shown}")', "thread_set"
+    )
+
+
+def check_lease(tx: Reading, row: Row, token: int | None) -> None:
+    """Whether a write with this token may go ahead."""
+    held, shown = lease_of(tx, row), row["shown"]
+    if token and token != row["lease_token"]:
+        now = f"{held.holder.agent} holds it now" if held else "nobody holds it now"
+        raise LeaseLost(
+            f"lease token {token} of thread {shown!r} is not the current one; {now}",
+            f'Nothing was changed. Read it with thread_get(thread="{shown}") before you go on.',
+        )
+    if held is not None and not token:
+        raise held_by(tx, shown, row["name"], held)
+
+
+def held_by(tx: Reading, shown: str, name: str, lease: Lease) -> Held:
+    """The refusal: by whom it is held, until when, and what they did last."""
+    left = span((lease.until - tx.at).total_seconds())
+    events, _ = last_events_of(tx, "thread", name, 20)
+    theirs = [e for e in events if e.actor == lease.holder]
+    last = f"; last: {theirs[-1].summary} {ago(theirs[-1].at, tx.at)}" if theirs else ""
+    return Held(
+        f"thread {shown!r} is held by {lease.holder.agent} until {lease.until:%H:%M:%S} UTC "
+        f"({left} more){last}",
+        "Take another thread (thread_claim without a thread), or pass the lease_token if it is "
+        "yours.",
+    )
+
+
+def merged(tx: Writing, shown: str, row: Row | None, changes: Changes) -> dict[str, Any]:
+    """The columns as they will be, after every rule about them."""
+    fields = _given(tx, shown, row, changes)
+    old = None if row is None else Status(row["status"])
+    status = changes.get("status")
+    new = parse_status(status) if status else old or Status.ACTIVE
+    if old is not None and new is not old:
+        _check_move(shown, old, new, changes)
+    recheck_after = changes.get("recheck_after")
+    fields["status"] = new.value
+    fields["status_at"] = tx.now if row is None or new is not old else row["status_at"]
+    if new not in (Status.WATCHING, Status.BLOCKED):
+        if recheck_after is not None:
+            raise _belongs("recheck_after", shown, new)
+        if changes.get("waiting_on"):
+            raise _belongs("waiting_on", shown, new)
+        fields["waiting_on"], fields["recheck_at"] = "", None
+    elif recheck_after is not None:
+        fields["recheck_at"] = to_text(tx.at + duration(recheck_after, "recheck_after"))
+    elif status or fields["recheck_at"] is None:
+        fields["recheck_at"] = to_text(tx.at + _DEFAULT_RECHECK)
+    if (
+        old in (Status.DONE, Status.DROPPED)
+        and new is Status.ACTIVE
+        and changes.get("evidence") is None
+    ):
+        fields["evidence"] = ""
+    _check_needs_of_status(tx, shown, row, new, fields, changes)
+    return fields
+
+
+def _given(tx: Writing, shown: str, row: Row | None, changes: Changes) -> dict[str, Any]:
+    """The columns as they are, with what was given put over them."""
+    fields: dict[str, Any] = dict.fromkeys(TEXTS, "") | {
+        "title": shown,
+        "priority": _DEFAULT_PRIORITY,
+        "recheck_at": None,
+        "places": "[]",
+    }
+    if row is not None:
+        fields |= {column: row[column] for column in COLUMNS}
+    for cleared in changes.get("clear", ()):
+        if cleared not in CLEARABLE:
+            raise BadArgument(
+                f"{cleared[:40]!r} cannot be cleared", f"clear takes {', '.join(CLEARABLE)}."
+            )
+        if changes.get(cleared):
+            raise BadArgument(f"{cleared} is both given and to be cleared", "Do one of the two.")
+        fields[cleared] = "[]" if cleared == "places" else ""
+    for column in TEXTS:
+        value: str | None = changes.get(column)
+        if value is not None:
+            limit = tx.limits.title if column == "title" else tx.limits.text
+            fields[column] = tx.text(value, f"{column} of thread {shown!r}", limit, SHORTEN)
+    if (priority := changes.get("priority")) is not None:
+        if not 1 <= priority <= 9:
+            raise BadArgument(f"priority is {priority}", "Use 1 (first) to 9 (last).")
+        fields["priority"] = priority
+    if places := changes.get("places"):
+        fields["places"] = _places(tx, places)
+    return fields
+
+
+def _places(tx: Writing, places: Sequence[Place]) -> str:
+    if len(places) > tx.limits.items:
+        raise BadArgument(f"{len(places)} places; a thread has at most {tx.limits.items}", "")
+    return json.dumps(
+        [
+            {
+                "path_or_repo": tx.text(p.path_or_repo, "path_or_repo", tx.limits.text, SHORTEN),
+                "role": p.role,
+                "note": tx.text(p.note, "the note of a place", tx.limits.text, SHORTEN),
+            }
+            for p in places
+        ],
+        ensure_ascii=False,
+    )
+
+
+def _check_move(shown: str, old: Status, new: Status, changes: Changes) -> None:
+    if new not in MOVES[old]:
+        raise IllegalTransition(
+            f"thread {shown!r} is {old}, it cannot become {new}",
+            f"From {old} it can become: {', '.join(MOVES[old])} (with a note saying why).",
+        )
+    if old not in OPEN and not changes.get("note"):
+        raise IllegalTransition(
+            f"thread {shown!r} is {old}; it reopens only with a note saying why",
+            f'thread_set(thread="{shown}", status="active", note="why").',
+        )
+
+
+def _belongs(field: str, shown: str, status: Status) -> BadArgument:
+    return BadArgument(
+        f"{field} belongs to watching or blocked, and thread {shown!r} would be {status}",
+        f"Set status too, or leave {field} out.",
+    )
+
+
+def _check_needs_of_status(
+    tx: Writing,
+    shown: str,
+    row: Row | None,
+    new: Status,
+    fields: dict[str, Any],
+    changes: Changes,
+) -> None:
+    if new is Status.BLOCKED and not fields["waiting_on"]:
+        raise BadArgument(
+            f"thread {shown!r} is to be blocked, but waiting_on does not say on whom or what",
+            "Give waiting_on; use watching if there is nothing to wait for.",
+        )
+    if new is Status.DROPPED and not fields["note"]:
+        raise BadArgument(
+            f"thread {shown!r} is to be dropped without a note", "Give a note saying why."
+        )
+    if new is not Status.DONE:
+        return
+    if not fields["evidence"]:
+        raise EvidenceRequired(
+            f"thread {shown!r} is not done without evidence",
+            "Give evidence: a test run and its exit code, a commit, a link, file:line.",
+        )
+    criteria = [] if row is None else tx.all(CRITERIA, {"name": row["name"]})
+    failing = [f"{c['number']} ({c['text'][:60]})" for c in criteria if not c["passes"]]
+    if changes.get("criteria"):
+        raise EvidenceRequired(
+            f"thread {shown!r} cannot be done: its new criteria were not checked",
+            "Add the criteria first, mark them with thread_check, then set done.",
+        )
+    if failing:
+        more = f" and {len(failing) - 5} more" if len(failing) > 5 else ""
+        raise EvidenceRequired(
+            f"{len(failing)} of {len(criteria)} criteria of thread {shown!r} do not pass: "
+            f"{', '.join(failing[:5])}{more}",
+            "Mark each with thread_check when it holds.",
+        )
+
+
+def wanted_needs(tx: Writing, shown: str, name: str, changes: Changes) -> set[str] | None:
+    """The names of the threads it will depend on, or None for no change."""
+    if changes.get("depends_on") is None and "depends_on" not in changes.get("clear", ()):
+        return None
+    wanted = changes.get("depends_on") or ()
+    if len(wanted) > tx.limits.items:
+        raise BadArgument(f"{len(wanted)} dependencies; a thread has at most {tx.limits.items}", "")
+    needs: set[str] = set()
+    for one in wanted:
+        needed = fold(tidy_name(one, "depends_on"))
+        if needed == name:
+            raise _cycle([shown, shown])
+        find_row(tx, needed)
+        if path := _path(tx, needed, name):
+            raise _cycle([shown, *(find_row(tx, step)["shown"] for step in path)])
+        needs.add(needed)
+    return None if needs == needs_of(tx, name) else needs
+
+
+def _path(tx: Reading, start: str, goal: str) -> list[str]:
+    """The chain of dependencies that leads from one thread to another; empty if none does."""
+    came_from: dict[str, str] = {start: ""}
+    waiting = [start]
+    while waiting:
+        here = waiting.pop()
+        if here == goal:
+            path = [here]
+            while came_from[path[-1]]:
+                path.append(came_from[path[-1]])
+            return path[::-1]
+        for needed in needs_of(tx, here) - came_from.keys():
+            came_from[needed] = here
+            waiting.append(needed)
+    return []
+
+
+def _cycle(path: Sequence[str]) -> BadArgument:
+    return BadArgument(
+        f"that would be a circle of dependencies: {' -> '.join(path)}",
+        "Leave one of them out; nothing was changed.",
+    )
+
+
+def new_criteria(
+    tx: Writing, shown: str, row: Row | None, criteria: Sequence[str]
+) -> list[tuple[int, str]]:
+    """Number those criteria that are new."""
+    there = (
+        {}
+        if row is None
+        else {c["text"]: c["number"] for c in tx.all(CRITERIA, {"name": row["name"]})}
+    )
+    new: dict[str, int] = {}
+    for one in criteria:
+        text = tx.text(one.strip(), "a criterion", tx.limits.text, SHORTEN)
+        if not text:
+            raise BadArgument("a criterion is empty", "Say what must hold.")
+        if text not in there and text not in new:
+            new[text] = len(there) + len(new) + 1
+    if len(there) + len(new) > tx.limits.criteria:
+        raise BadArgument(
+            f"thread {shown!r} would have {len(there) + len(new)} criteria; "
+            f"at most {tx.limits.criteria}",
+            "Split it into several threads.",
+        )
+    if new and row is not None and row["status"] == Status.DONE:
+        raise IllegalTransition(
+            f"thread {shown!r} is done; it gets no more criteria",
+            f'Reopen it first: thread_set(thread="{shown}", status="active", note="why").',
+        )
+    return [(number, text) for text, number in new.items()]
+
+
+def same(row: Row, fields: dict[str, Any]) -> bool:
+    """Whether the columns are what they were."""
+    return all(row[column] == fields[column] for column in COLUMNS)
+
+
+def summary(old: Row | None, new: Row, criteria: int) -> str:
+    """The change in one line, for people who read it later."""
+    if old is None:
+        words = [f"{new['status']}: {new['title']}"]
+    elif old["status"] != new["status"]:
+        words = [f"{old['status']} -> {new['status']}"]
+    else:
+        changed = [c for c in COLUMNS if old[c] != new[c] and c != "note"]
+        words = [f"changed {', '.join(changed)}"] if changed else ["changed"]
+    if new["status"] == Status.BLOCKED:
+        words.append(f"(waiting on {new['waiting_on']})")
+    if criteria:
+        words.append(f"(+{criteria} criteria)")
+    if new["status"] == Status.DONE and (old is None or old["status"] != new["status"]):
+        words.append(f"(evidence: {new['evidence']})")
+    if new["note"] and (old is None or old["note"] != new["note"]):
+        words.append(f"({new['note']})")
+    return " ".join(words)
