@@ -47,6 +47,10 @@ class _Busy(Exception):
     """Another process holds the write lock of the file; nothing was begun."""
 
 
+class _Older(Exception):
+    """The store has to be brought up to date before it can be read."""
+
+
 class Database:
     """The file of a store, opened when the first call needs it.
 
@@ -110,6 +114,11 @@ class Database:
         Raises:
             StateError: what `body` or the file refused.
         """
+        try:
+            return await self._reader.run(self._snapshot, caller, body)
+        except _Older:
+            async with self._my_turn(time.monotonic() + self._wait):
+                await self._writer.run(self._migrate)
         return await self._reader.run(self._snapshot, caller, body)
 
     async def aclose(self) -> None:
@@ -159,6 +168,7 @@ class Database:
                 if _is(problem, sqlite3.SQLITE_BUSY):
                     raise _Busy from problem
                 raise
+            self._writer.wal = opening.identity(self.path + "-wal")
             subject = ("project", "")
             try:
                 tx = Writing(connection, caller, self.clock, self.limits, self._allow_secrets)
@@ -177,6 +187,11 @@ class Database:
                 raise
             self._queue.note_changes(changes)
             return result
+
+    def _migrate(self) -> None:
+        """In the writer's thread: opening for writing is what brings a store up to date."""
+        with self._translated(self._writer):
+            self._open_writer()
 
     def _record_refusal(
         self,
@@ -240,7 +255,10 @@ class Database:
         """The writing connection; the queue is ours, so making and migrating is safe here."""
         found = opening.identity(self.path)
         if self._writer.connection is not None and self._writer.identity == found:
-            return self._writer.connection
+            if self._writer.wal in (None, opening.identity(self.path + "-wal")):
+                return self._writer.connection
+            log.warning("%s-wal was removed; saving what was in it", self.path)
+            self._writer.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         self._writer.forget()
         if found is None:
             self._refuse_if_it_was_there(self._queue.changes())
@@ -277,7 +295,8 @@ class Database:
             self._refuse_if_it_was_there(noted_changes(self._queue.path))
             connection = _empty_store()
         else:
-            self._look(noted_changes(self._queue.path))
+            if self._look(noted_changes(self._queue.path)) < len(opening.migrations()):
+                raise _Older
             connection = opening.new_connection(self.path, "ro")
             connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS_WITHOUT_WAL}")
         connection.execute("PRAGMA query_only = ON")
@@ -320,6 +339,7 @@ class _Worker:
     def __init__(self) -> None:
         self.connection: sqlite3.Connection | None = None
         self.identity: tuple[int, int] | None = None
+        self.wal: tuple[int, int] | None = None
         self._thread: ThreadPoolExecutor | None = None
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
@@ -345,7 +365,7 @@ class _Worker:
     def keep(self, connection: sqlite3.Connection, identity: tuple[int, int] | None) -> None:
         """Use this connection from now on."""
         connection.row_factory = sqlite3.Row
-        self.connection, self.identity = connection, identity
+        self.connection, self.identity, self.wal = connection, identity, None
 
     def forget(self) -> None:
         """Close the connection; the next call opens, and checks, anew."""

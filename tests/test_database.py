@@ -1,0 +1,324 @@
+"""The one door: what is hard to prove about it, line by line."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from conftest import FakeClock, Open
+
+from mcp_state.api import State
+from mcp_state.errors import BadArgument, ProjectUnknown, StoreBusy, StoreReadonly
+from mcp_state.models import Actor, Caller
+from mcp_state.settings import store_path
+from mcp_state.store.database import Database
+from mcp_state.store.transaction import Writing
+
+SOON = 10.0
+Holder = AbstractContextManager[None]
+
+
+@contextmanager
+def queue_held(path: str) -> Generator[None]:
+    """Stand in the queue of the store like another process."""
+    file = os.open(path + "-queue", os.O_RDWR)
+    fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def write_lock_held(path: str) -> Generator[None]:
+    """Hold SQLite's write lock without the queue, like a foreign program."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
+
+
+def journal_texts(path: str) -> list[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [text for (text,) in connection.execute("SELECT text FROM journal ORDER BY seq")]
+
+
+class Gate:
+    """A transaction body that stands still until it is let go."""
+
+    def __init__(self, anchor: str = "/gate") -> None:
+        self.anchor = anchor
+        self.inside = threading.Event()
+        self.go_on = threading.Event()
+
+    def body(self, tx: Writing) -> None:
+        sql = "INSERT INTO directories (anchor, project) VALUES (:anchor, :project)"
+        tx.run(sql, {"anchor": self.anchor})
+        tx.event("gate", "went through", None, subject=("project", "gate"))
+        self.inside.set()
+        assert self.go_on.wait(SOON)
+
+
+def somebody_waits_for(path: str) -> None:
+    """Until the kernel says that the queue of the store has one more in it."""
+    inode = f":{os.stat(path + '-queue').st_ino} "
+    deadline = time.monotonic() + SOON
+    while not any("-> FLOCK" in lock and inode in lock for lock in kernel_locks()):
+        assert time.monotonic() < deadline, kernel_locks()
+
+
+def kernel_locks() -> list[str]:
+    with open("/proc/locks", encoding="ascii") as locks:
+        return locks.read().splitlines()
+
+
+async def entered(gate: Gate) -> None:
+    assert await asyncio.to_thread(gate.inside.wait, SOON)
+
+
+@pytest.mark.parametrize("library", ["asyncio", "anyio"])
+async def test_a_transaction_that_has_begun_cannot_be_cancelled(state: State, library: str) -> None:
+    """Fails without the shields of `_Worker.run`."""
+    gate, over = Gate(), asyncio.Event()
+    scope = anyio.CancelScope()
+
+    returned = False
+
+    async def write() -> None:
+        nonlocal returned
+        try:
+            with scope:
+                await state.database.write(state.caller, gate.body)
+                returned = True
+        finally:
+            over.set()
+
+    writing = asyncio.create_task(write())
+    await entered(gate)
+    if library == "asyncio":
+        writing.cancel()
+    else:
+        scope.cancel()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not over.is_set(), "it must wait for the commit"
+
+    gate.go_on.set()
+    await asyncio.wait([writing])
+
+    assert writing.cancelled() is (library == "asyncio")
+    assert returned is (library == "anyio")
+    with closing(sqlite3.connect(state.database.path)) as connection:
+        assert connection.execute("SELECT anchor FROM directories").fetchall() == [("/gate",)]
+        assert connection.execute("SELECT operation FROM events").fetchall() == [("gate",)]
+
+
+async def test_the_next_call_works_after_a_cancelled_one(state: State) -> None:
+    gate = Gate()
+    writing = asyncio.create_task(state.database.write(state.caller, gate.body))
+    await entered(gate)
+    writing.cancel()
+    next_one = asyncio.create_task(state.journal.append("next"))
+    gate.go_on.set()
+
+    assert (await asyncio.wait_for(next_one, SOON)).seq == 2
+
+
+async def test_calls_of_one_process_take_their_turns_behind_other_processes(state: State) -> None:
+    """Fails without the lock of the process: the second call would slip in on the first's turn."""
+    await state.journal.append("first")
+    gate, second_gate = Gate(), Gate("/second")
+    second_gate.go_on.set()
+    ours = asyncio.create_task(state.database.write(state.caller, gate.body))
+    await entered(gate)
+
+    def another_process() -> bool:
+        with queue_held(state.database.path):
+            return second_gate.inside.wait(0.3)
+
+    theirs = asyncio.create_task(asyncio.to_thread(another_process))
+    await asyncio.to_thread(somebody_waits_for, state.database.path)
+    second = asyncio.create_task(state.database.write(state.caller, second_gate.body))
+    await asyncio.sleep(0)
+    gate.go_on.set()
+    await ours
+
+    assert await theirs is False, "the second call ran while another process had its turn"
+    await asyncio.wait_for(second, SOON)
+
+
+async def test_waiting_in_the_queue_can_be_cancelled_and_leaves_no_lock(state: State) -> None:
+    await state.journal.append("before")
+    with queue_held(state.database.path):
+        waiting = asyncio.create_task(state.journal.append("cancelled"))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting], timeout=SOON)
+        assert waiting.cancelled()
+
+    assert (await asyncio.wait_for(state.journal.append("after"), SOON)).seq == 2
+    assert journal_texts(state.database.path) == ["before", "after"]
+
+
+async def test_waiting_for_begin_can_be_cancelled(state: State) -> None:
+    await state.journal.append("before")
+    with write_lock_held(state.database.path):
+        waiting = asyncio.create_task(state.journal.append("cancelled"))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting], timeout=SOON)
+        assert waiting.cancelled()
+
+    assert (await state.journal.append("after")).seq == 2
+
+
+@pytest.mark.parametrize("holder", [queue_held, write_lock_held])
+async def test_a_wait_that_is_too_long_says_not_saved(
+    open_state: Open, path: str, clock: FakeClock, holder: Callable[[str], Holder]
+) -> None:
+    await open_state().journal.append("before")
+    database = Database(path, clock=clock, wait=0.05)
+    impatient = State(database, Caller("acme", "argument", Actor("codex")))
+    with holder(path), pytest.raises(StoreBusy) as refusal:
+        await impatient.journal.append("too late")
+    assert str(refusal.value).startswith("store_busy: not saved: other processes kept the store")
+
+    assert (await impatient.journal.append("in time")).seq == 2
+    assert journal_texts(path) == ["before", "in time"]
+    await database.aclose()
+
+
+async def test_readers_do_not_wait_for_a_writer(state: State) -> None:
+    await state.journal.append("before")
+    gate = Gate()
+    writing = asyncio.create_task(state.database.write(state.caller, gate.body))
+    await entered(gate)
+
+    page = await asyncio.wait_for(state.journal.tail(), SOON)
+
+    assert [entry.text for entry in page.entries] == ["before"]
+    gate.go_on.set()
+    await writing
+
+
+async def test_a_body_that_raises_leaves_nothing_behind(state: State) -> None:
+    await state.journal.append("before")
+
+    def body(tx: Writing) -> None:
+        tx.run("INSERT INTO directories (anchor, project) VALUES ('/lost', :project)")
+        tx.event("lost", "lost", None)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await state.database.write(state.caller, body)
+
+    with closing(sqlite3.connect(state.database.path)) as connection:
+        assert connection.execute("SELECT * FROM directories").fetchall() == []
+        assert connection.execute("SELECT max(seq) FROM events").fetchone() == (1,)
+    assert (await state.journal.append("after")).seq == 2
+
+
+async def test_a_refused_write_with_an_unknown_project_names_the_known_ones(
+    open_state: Open,
+) -> None:
+    await open_state(project="alpha").journal.append("x")
+    with pytest.raises(ProjectUnknown, match="known projects: alpha"):
+        await open_state(project="").journal.append("x")
+
+
+async def test_a_closed_database_opens_again(state: State) -> None:
+    await state.journal.append("one")
+    await state.database.aclose()
+    await state.database.aclose()
+
+    assert (await state.journal.append("two")).seq == 2
+
+
+async def test_a_wal_that_is_removed_under_a_running_server_loses_nothing(state: State) -> None:
+    await state.journal.append("one")
+    os.unlink(state.database.path + "-wal")
+    await state.journal.append("two")
+    await state.database.aclose()
+
+    assert journal_texts(state.database.path) == ["one", "two"]
+
+
+async def test_every_write_is_synced(state: State) -> None:
+    def pragmas(tx: Writing) -> tuple[int, str, int]:
+        return (
+            tx.scalar("PRAGMA synchronous"),
+            tx.scalar("PRAGMA journal_mode"),
+            tx.scalar("PRAGMA foreign_keys"),
+        )
+
+    assert await state.database.write(state.caller, pragmas) == (2, "wal", 1)
+
+
+async def test_a_reader_cannot_write(state: State) -> None:
+    await state.journal.append("one")
+
+    with pytest.raises(StoreReadonly, match="attempt to write a readonly database"):
+        await state.database.read(state.caller, lambda tx: tx.all("DELETE FROM directories"))
+
+
+async def test_files_and_directory_are_private(state: State) -> None:
+    await state.journal.append("one")
+    path = state.database.path
+
+    assert os.stat(os.path.dirname(path)).st_mode & 0o777 == 0o700
+    for suffix in ("", "-wal", "-shm", "-queue"):
+        assert os.stat(path + suffix).st_mode & 0o777 == 0o600, suffix
+
+
+async def test_reading_makes_no_file(state: State) -> None:
+    assert (await state.journal.tail()).entries == []
+    assert not Path(state.database.path).parent.exists()
+
+
+async def test_a_relative_path_is_refused_saying_what_it_would_have_meant(tmp_path: Path) -> None:
+    with pytest.raises(BadArgument, match=f"here it would mean {tmp_path}/state.db"):
+        store_path("state.db", str(tmp_path), "--db")
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("UPDATE events SET summary = 'x'", "events are never changed"),
+        ("DELETE FROM events", "events are never deleted"),
+        ("UPDATE journal SET text = 'x'", "the journal is append-only"),
+        ("DELETE FROM journal", "the journal is append-only"),
+        ("UPDATE memory SET value = 'x'", "a new value needs a new version"),
+        ("DELETE FROM memory", "a deleted block keeps its row"),
+        ("UPDATE criteria SET text = 'x'", "the text of a criterion never changes"),
+        ("DELETE FROM criteria", "criteria are kept"),
+        ("DELETE FROM threads", "threads are dropped, not deleted"),
+        ("UPDATE threads SET status = 'blocked'", "CHECK constraint failed"),
+        ("UPDATE threads SET status = 'done', evidence = 'x'", "CHECK constraint failed"),
+        ("UPDATE threads SET status = 'lost'", "CHECK constraint failed"),
+        (
+            "INSERT INTO events (project, seq, at, actor, kind, name, operation, summary) "
+            "SELECT project, seq + 2, at, actor, kind, name, operation, summary FROM events",
+            "event numbers have no gaps",
+        ),
+    ],
+)
+async def test_sqlite_itself_refuses_what_must_not_happen(
+    state: State, statement: str, says: str
+) -> None:
+    await state.threads.set("t", criteria=["works"])
+    await state.memory.set("k", "v")
+    await state.journal.append("entry")
+    with closing(sqlite3.connect(state.database.path)) as connection:
+        before = list(connection.iterdump())
+        with pytest.raises(sqlite3.IntegrityError, match=says):
+            connection.execute(statement)
+        assert list(connection.iterdump()) == before
