@@ -7,7 +7,6 @@ import fcntl
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
@@ -68,17 +67,15 @@ class Gate:
         assert self.go_on.wait(SOON)
 
 
-def somebody_waits_for(path: str) -> None:
-    """Until the kernel says that the queue of the store has one more in it."""
-    inode = f":{os.stat(path + '-queue').st_ino} "
-    deadline = time.monotonic() + SOON
-    while not any("-> FLOCK" in lock and inode in lock for lock in kernel_locks()):
-        assert time.monotonic() < deadline, kernel_locks()
-
-
-def kernel_locks() -> list[str]:
-    with open("/proc/locks", encoding="ascii") as locks:
-        return locks.read().splitlines()
+def queue_is_free(path: str) -> bool:
+    file = os.open(path + "-queue", os.O_RDWR)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(file)
+    return True
 
 
 async def entered(gate: Gate) -> None:
@@ -133,27 +130,22 @@ async def test_the_next_call_works_after_a_cancelled_one(state: State) -> None:
     assert (await asyncio.wait_for(next_one, SOON)).seq == 2
 
 
-async def test_calls_of_one_process_take_their_turns_behind_other_processes(state: State) -> None:
-    """Fails without the lock of the process: the second call would slip in on the first's turn."""
+async def test_every_transaction_has_a_turn_of_its_own_in_the_queue(state: State) -> None:
+    """Fails without the lock of the process: the second call would go on in the first's turn."""
     await state.journal.append("first")
     gate, second_gate = Gate(), Gate("/second")
-    second_gate.go_on.set()
-    ours = asyncio.create_task(state.database.write(state.caller, gate.body))
+    first = asyncio.create_task(state.database.write(state.caller, gate.body))
     await entered(gate)
-
-    def another_process() -> bool:
-        with queue_held(state.database.path):
-            return second_gate.inside.wait(0.3)
-
-    theirs = asyncio.create_task(asyncio.to_thread(another_process))
-    await asyncio.to_thread(somebody_waits_for, state.database.path)
     second = asyncio.create_task(state.database.write(state.caller, second_gate.body))
     await asyncio.sleep(0)
     gate.go_on.set()
-    await ours
+    await first
+    await entered(second_gate)
 
-    assert await theirs is False, "the second call ran while another process had its turn"
-    await asyncio.wait_for(second, SOON)
+    assert not queue_is_free(state.database.path), "another process could write now"
+    second_gate.go_on.set()
+    await second
+    assert queue_is_free(state.database.path)
 
 
 async def test_waiting_in_the_queue_can_be_cancelled_and_leaves_no_lock(state: State) -> None:
