@@ -92,9 +92,11 @@ def connect(settings: Settings, clock: FakeClock) -> Connect:
     """Connect an in-memory client to a server: `async with connect(toolset="all") as client`."""
 
     @asynccontextmanager
-    async def connected(mode: str = "legacy", **changes: Any) -> AsyncGenerator[Client]:
+    async def connected(
+        mode: str = "legacy", client_info: types.Implementation | None = None, **changes: Any
+    ) -> AsyncGenerator[Client]:
         server = create_server(replace(settings, **changes), clock)
-        async with Client(server, mode=mode) as client:
+        async with Client(server, mode=mode, client_info=client_info) as client:
             yield client
 
     return connected

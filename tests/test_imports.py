@@ -1,0 +1,85 @@
+"""Imports point one way, and what must start fast does not import `mcp`."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent.parent / "mcp_state"
+
+# From the bottom to the top: a module may import what stands on its own line or above it.
+LAYERS = (
+    ("errors",),
+    ("models",),
+    ("times",),
+    ("settings",),
+    ("store",),
+    ("scope",),
+    ("who", "plain"),
+    ("render",),
+    ("orient",),
+    ("api",),
+    ("tools",),
+    ("toolset",),
+    ("transport",),
+    ("server",),
+    ("cli", "__main__"),
+)
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+
+def imports_of(path: Path) -> set[str]:
+    """The modules that a file imports, also inside functions."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
+    return found
+
+
+def layer_of(module: str) -> str | None:
+    """`store` for `mcp_state.store.memory`; None for what is not ours, or the package itself."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == "mcp_state" and len(parts) > 1 and parts[1] in RANK else None
+
+
+def modules() -> list[tuple[str, Path]]:
+    files = [p for p in PACKAGE.rglob("*.py") if p != PACKAGE / "__init__.py"]
+    return [(p.relative_to(PACKAGE).parts[0].removesuffix(".py"), p) for p in files]
+
+
+def test_every_module_has_its_place_in_the_layers() -> None:
+    assert {name for name, _ in modules()} <= set(RANK)
+
+
+def test_no_import_runs_back() -> None:
+    back = [
+        f"{path.relative_to(PACKAGE)} imports {module}"
+        for name, path in modules()
+        for module in imports_of(path)
+        if (layer := layer_of(module)) is not None and RANK[layer] > RANK[name]
+    ]
+    assert back == []
+
+
+def reads_environment(path: Path) -> bool:
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv", "argv")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    )
+
+
+def test_only_the_command_line_reads_the_environment() -> None:
+    assert {name for name, path in modules() if reads_environment(path)} == {"cli"}
+
+
+def test_the_store_and_the_package_do_not_import_mcp() -> None:
+    for name, path in modules():
+        if RANK[name] <= RANK["api"]:
+            assert not {m for m in imports_of(path) if m.split(".")[0] in ("mcp", "mcp_types")}
+    code = "import mcp_state, sys; sys.exit('mcp' in sys.modules or 'pydantic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
