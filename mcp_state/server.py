@@ -8,8 +8,6 @@ import functools
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from datetime import datetime
-from enum import Enum
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -24,7 +22,7 @@ from mcp_state import render, toolset
 from mcp_state.api import State
 from mcp_state.errors import BadArgument, ReadonlyToolset, StateError
 from mcp_state.models import Actor, Caller, Packet, Totals
-from mcp_state.scope import Located, Locator, local_path
+from mcp_state.plain import plain
 from mcp_state.settings import Settings
 from mcp_state.store.database import Database
 from mcp_state.store.text import clean
@@ -32,6 +30,7 @@ from mcp_state.times import Clock
 from mcp_state.tools.arguments import PROJECT, Bound, bind
 from mcp_state.tools.spec import Ctx, Outcome, Spec, View
 from mcp_state.transport import REPLACED_META
+from mcp_state.who import Resolver
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +99,7 @@ class _App:
             allow_secrets=settings.allow_secrets,
             wait=settings.wait,
         )
-        self._locator = Locator(settings.home)
+        self._resolver = Resolver(settings)
         self._session = settings.session or clock.new_id("s-")
         self._tools = {spec.name: spec for spec in self.toolset.tools}
 
@@ -228,33 +227,18 @@ class _App:
     async def _caller(self, request: Request, arguments: Mapping[str, Any]) -> Caller:
         """Section 5 of the design: argument, start, what the client says, working directory."""
         given = arguments.get(PROJECT)
-        project = clean(given)[0] if isinstance(given, str) else ""
-        place = await self._place(request)
-        caller = Caller("", "", self._actor(request), worktree=place.worktree if place else "")
-        named, how = (
-            (project, "argument") if project.strip() else (self.settings.project, "--project")
+        return self._resolver.caller(
+            self._actor(request),
+            named=given if isinstance(given, str) else "",
+            said=await self._said(request),
         )
-        if named.strip():
-            directory = local_path(named)
-            place = self._locator.named(directory) if directory else None
-            caller.project, caller.how = named.strip(), how
-        if place is not None:
-            caller.project, caller.how = place.project, place.how
-            caller.anchor, caller.worktree = place.anchor, place.worktree
-        return caller
 
-    async def _place(self, request: Request) -> Located | None:
+    async def _said(self, request: Request) -> str:
+        """The directory that the client sends with the call, or its single root."""
         meta = cast(Mapping[str, Any], request.meta or {})
         codex = meta.get(CODEX_META)
         said = cast(dict[str, Any], codex).get("sandboxCwd") if isinstance(codex, dict) else None
-        if not isinstance(said, str):
-            said = await self._root(request)
-        if said and (directory := local_path(said)) and (place := self._locator.named(directory)):
-            return place
-        for directory in (self.settings.client_directory, self.settings.directory):
-            if directory and (place := self._locator.repository(directory)):
-                return place
-        return None
+        return said if isinstance(said, str) else await self._root(request)
 
     async def _root(self, request: Request) -> str:
         """The single `file://` root of an older client, asked for once a connection."""
@@ -453,22 +437,6 @@ _OUTPUT_SCHEMA: dict[str, Any] = {
     },
     "required": ["text", "scope"],
 }
-
-
-def plain(value: Any) -> Any:
-    """A model as JSON values; times as RFC 3339 text, what is None left out."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        pairs = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
-        return {name: plain(item) for name, item in pairs if item is not None}
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, datetime):
-        return value.isoformat().replace("+00:00", "Z")
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in cast(Mapping[Any, Any], value).items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in cast(list[Any], value)]
-    return value
 
 
 def _text(text: str) -> types.TextContent:

@@ -198,7 +198,7 @@ def _driver_error(source: str, temporary: str, problem: sqlite3.Error) -> StateE
         return opening.no_room(temporary, problem)
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         return opening.refused(source, PermissionError(13, "Permission denied"))
-    return StoreDamaged.at(source, str(problem))
+    return StoreDamaged.at(source, opening.damage(problem))
 
 
 def _put(temporary: str, target: str, overwrite: bool) -> None:

@@ -14,13 +14,12 @@ import logging
 import os
 import random
 import sqlite3
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
-
-import anyio
 
 from mcp_state.errors import (
     StateError,
@@ -106,7 +105,7 @@ class Database:
                 except _Busy:
                     if time.monotonic() >= deadline:
                         raise StoreBusy.after(self._wait) from None
-                await anyio.sleep(random.uniform(0, _LONGEST_PAUSE))
+                await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE))
 
     async def read(self, caller: Caller, body: Callable[[Reading], T]) -> T:
         """Run `body` on one snapshot of the store. A store that does not exist reads as empty.
@@ -123,7 +122,7 @@ class Database:
 
     async def aclose(self) -> None:
         """Close both connections, after what they are doing. The store can be used again."""
-        with anyio.CancelScope(shield=True):
+        with _shielded():
             await self._reader.close()
             async with self._turn:
                 await self._writer.close()
@@ -248,7 +247,7 @@ class Database:
                     "another file with --db or MCP_STATE_DB. No restart is needed.",
                 ) from problem
             if _is(problem, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR):
-                raise StoreDamaged.at(self.path, str(problem)) from problem
+                raise StoreDamaged.at(self.path, opening.damage(problem)) from problem
             raise
 
     def _open_writer(self) -> sqlite3.Connection:
@@ -351,7 +350,7 @@ class _Worker:
             self._thread = ThreadPoolExecutor(1, "mcp-state")
         done = asyncio.wrap_future(self._thread.submit(function, *args))
         cancelled: asyncio.CancelledError | None = None
-        with anyio.CancelScope(shield=True):  # against anyio's cancellation; the loop: asyncio's
+        with _shielded():  # against anyio's cancellation; the loop: asyncio's
             while not done.done():
                 try:
                     await asyncio.wait([done])
@@ -380,6 +379,15 @@ class _Worker:
             await self.run(self.forget)
             self._thread.shutdown()
             self._thread = None
+
+
+def _shielded() -> AbstractContextManager[object]:
+    """Against the cancellation of anyio's scopes, if there can be any: importing it is slow."""
+    if "anyio" not in sys.modules:
+        return contextlib.nullcontext()
+    import anyio
+
+    return anyio.CancelScope(shield=True)
 
 
 def _empty_store() -> sqlite3.Connection:

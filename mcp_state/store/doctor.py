@@ -74,7 +74,11 @@ class Report:
 
 
 async def examine(path: str, *, clock: Clock | None = None) -> Report:
-    """Look at everything, deeply. Takes time in proportion to the store, and room for a copy."""
+    """Look at everything, deeply. Takes time in proportion to the store, and room for a copy.
+
+    Meant for a process of its own: without a -wal it reads the main file directly, which frees
+    the locks of a SQLite connection that the same process may have on it.
+    """
     return await asyncio.to_thread(_examine, path, clock or Clock())
 
 
@@ -102,10 +106,13 @@ def _examine(path: str, clock: Clock) -> Report:
         told = opening.refused(problem.filename or path, problem)
         report.findings.append(Finding("damage", told.fact, told.next_step))
         return report
-    with tempfile.TemporaryDirectory(prefix="mcp-state-doctor-") as folder:
-        copy = os.path.join(folder, "copy.db")
-        if _made_copy(report, wal, copy):
-            _look_inside(report, wal, copy, noted, clock)
+    try:
+        with tempfile.TemporaryDirectory(prefix="mcp-state-doctor-") as folder:
+            copy = os.path.join(folder, "copy.db")
+            if _made_copy(report, wal, copy):
+                _look_inside(report, wal, copy, noted, clock)
+    except OSError as problem:
+        report.findings.append(_not_copied(path, report.size, str(problem)))
     return report
 
 
@@ -138,11 +145,7 @@ def _look_at_files(report: Report, safe: bool) -> Wal:
     path = report.path
     report.size = os.stat(path).st_size
     opening.check_main_file(path)
-    with open(path, "rb") as file:
-        head = file.read(100)
-    if len(head) < 100:
-        raise StoreDamaged.at(path, f"the file ends after {len(head)} bytes")
-    report.journal_mode = "WAL" if head[18] == 2 else "DELETE"
+    report.journal_mode = _journal_mode(path)
     if report.journal_mode == "WAL" and not safe:
         report.findings.append(
             Finding(
@@ -164,6 +167,17 @@ def _look_at_files(report: Report, safe: bool) -> Wal:
             )
         )
     return wal
+
+
+def _journal_mode(path: str) -> str:
+    """The mode in the header of the file, which is left alone while a process has its -wal."""
+    if os.path.exists(path + "-wal"):
+        return "WAL"
+    with open(path, "rb") as file:
+        head = file.read(20)
+    if not head.startswith(b"SQLite format 3\0"):
+        raise StoreDamaged.at(path, "this is not a SQLite database")
+    return "WAL" if head[18:19] == b"\2" else "DELETE"
 
 
 def _check_permissions(report: Report) -> None:
@@ -218,9 +232,9 @@ def _made_copy(report: Report, wal: Wal, copy: str) -> bool:
     path = report.path
     try:
         if wal.garbage:
-            shutil.copyfile(path, copy)
+            _snapshot(path, copy, "ro&immutable=1")
         elif wal.exists or not _copied_whole(path, copy):
-            _snapshot(path, copy)
+            _snapshot(path, copy, "ro")
     except OSError as problem:
         report.findings.append(_not_copied(path, report.size, str(problem)))
         return False
@@ -228,7 +242,7 @@ def _made_copy(report: Report, wal: Wal, copy: str) -> bool:
         if opening.is_out_of_space(problem):
             report.findings.append(_not_copied(path, report.size, str(problem)))
         else:
-            report.findings.append(Finding("damage", f"{path}: {problem}", RESTORE))
+            report.findings.append(Finding("damage", f"{path}: {opening.damage(problem)}", RESTORE))
         return False
     return True
 
@@ -236,8 +250,8 @@ def _made_copy(report: Report, wal: Wal, copy: str) -> bool:
 def _not_copied(path: str, size: int, problem: str) -> Finding:
     return Finding(
         "warning",
-        f"{path} was not looked into: {size:,} bytes could not be copied to "
-        f"{tempfile.gettempdir()} ({problem})",
+        f"{path} was not looked into: its {size:,} bytes could not be copied to a temporary "
+        f"directory ({problem})",
         "Name a directory with more room in TMPDIR and run doctor again.",
     )
 
@@ -260,11 +274,12 @@ def _copied_whole(path: str, copy: str) -> bool:
     return False
 
 
-def _snapshot(path: str, copy: str) -> None:
+def _snapshot(path: str, copy: str, mode: str) -> None:
+    """Copy through SQLite; immutable: without its -wal."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(copy + "-journal")
     with (
-        contextlib.closing(opening.new_connection(path, "ro")) as original,
+        contextlib.closing(opening.new_connection(path, mode)) as original,
         contextlib.closing(opening.new_connection(copy)) as target,
     ):
         original.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
@@ -286,8 +301,8 @@ def _look_inside(report: Report, wal: Wal, copy: str, noted: int, clock: Clock) 
         except StateError as problem:
             report.findings.append(Finding("damage", problem.fact, problem.next_step))
             return
-        except (sqlite3.Error, ValueError, TypeError) as problem:
-            report.findings.append(Finding("damage", f"{path}: {problem}", RESTORE))
+        except sqlite3.Error as problem:
+            report.findings.append(Finding("damage", f"{path}: {opening.damage(problem)}", RESTORE))
             return
         _check_changes(report, wal, noted)
         latest = len(opening.migrations())

@@ -13,12 +13,12 @@ _KINDS_PER_PROJECT = 16
 _RANGE = 1 << 36
 _WIDE = re.compile(
     "["
-    "\u1100-\u11ff\u2e80-\u2fdf\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff"
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+    "\u1100-\u11ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff"
+    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff"
     "]+"
 )
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"[^\W_]+")
 _PAD = "\x1f"
 
 _NEXT_ID = """
@@ -55,11 +55,12 @@ def short_forms(text: str) -> Iterator[str]:
     Words of one or two letters, and each one and two characters of a script without spaces.
     """
     for word in set(_WORD.findall(text)):
-        if len(word) <= 2:
-            yield word.ljust(3, _PAD)
         for run in _WIDE.findall(word):
             yield from (c.ljust(3, _PAD) for c in run)
             yield from (run[i : i + 2].ljust(3, _PAD) for i in range(len(run) - 1))
+        for part in _WIDE.split(word):
+            if 1 <= len(part) <= 2:
+                yield part.ljust(3, _PAD)
 
 
 def put(tx: Writing, kind: str, name: str, shown: str, text: str, seq: int) -> None:

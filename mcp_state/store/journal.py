@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 from mcp_state.errors import BadArgument, Conflict, NotFound
 from mcp_state.models import Caller, JournalEntry, JournalPage
 from mcp_state.store import documents
 from mcp_state.store.database import Database, reads, writes
-from mcp_state.store.text import fold, tidy_name
-from mcp_state.store.transaction import Reading, Row, Writing, actor_of
+from mcp_state.store.text import clean, fold, in_line, tidy_name
+from mcp_state.store.thread_rows import near_names
+from mcp_state.store.transaction import Params, Reading, Row, Writing, actor_of
 from mcp_state.times import from_text
 
 _INSERT = """
@@ -75,17 +77,19 @@ class Journal:
         if not text.strip():
             raise BadArgument("text is empty", "Say what happened.")
         tx.subject = ("journal", str(tx.seq))
-        kind = fold(tidy_name(kind, "kind")) if kind else ""
+        kind = fold(tx.name(kind, "kind")) if kind else ""
         name = fold(tidy_name(thread, "thread")) if thread else ""
         text = tx.text(text, "the entry", tx.limits.entry, SHORTEN)
         digest = hashlib.sha256("\0".join((kind, name, text)).encode()).hexdigest()
         if idempotency_key:
-            idempotency_key = tidy_name(idempotency_key, "idempotency_key")
+            idempotency_key = tx.name(idempotency_key, "idempotency_key")
             if (first := tx.remembered("journal_append", idempotency_key)) is not None:
                 return _again(tx, idempotency_key, digest, *first)
         if name and tx.one(_THREAD, {"thread": name}) is None:
-            raise NotFound(
-                f"no thread {thread.strip()!r}",
+            raise NotFound.named(
+                "thread",
+                thread.strip(),
+                near_names(tx, name),
                 "Create it with thread_set, or leave thread out; nothing was saved.",
             )
         seq, agent = tx.seq, tx.caller.actor.agent
@@ -94,7 +98,7 @@ class Journal:
         for topic, value in (("", "all"), ("agent:", agent), ("kind:", kind), ("thread:", name)):
             if value:
                 tx.run(_TOPIC, {"topic": topic + (value if topic else "")})
-        tx.event("append", text.partition("\n")[0][:120], row)
+        tx.event("append", in_line(text.strip().partition("\n")[0], 120), row)
         documents.put(tx, "journal", str(seq), str(seq), text, seq)
         if name:
             documents.refer(tx, "thread", name)
@@ -132,7 +136,7 @@ def tail(
     agent: str = "",
 ) -> JournalPage:
     """The page of entries that `Journal.tail` describes."""
-    kind, agent = fold(kind), agent.strip()
+    kind, agent = fold(kind), clean(agent)[0].strip()
     if thread.strip():
         topic = f"thread:{fold(thread)}"
     elif agent:
@@ -152,13 +156,23 @@ def tail(
     rows = tx.all(_BACK if since is None else _FORWARD, params)
     if since is None:
         rows.reverse()
-    total = tx.scalar(_LAST_NUMBER, params) or 0
     entries = [entry_of(row) for row in rows]
     if agent or kind:
-        return JournalPage(entries, None if len(rows) == limit else 0, None)
+        return JournalPage(entries, *_beyond(tx, params, rows))
+    total: int = tx.scalar(_LAST_NUMBER, params) or 0
     if not rows:
-        return JournalPage(entries, 0 if since is None else total, 0)
+        return JournalPage(entries, *((0, total) if since is None else (total, 0)))
     return JournalPage(entries, rows[0]["number"] - 1, total - rows[-1]["number"])
+
+
+def _beyond(tx: Reading, params: Params, rows: Sequence[Row]) -> tuple[int | None, int | None]:
+    """Whether there are entries before and after these: None, else 0. Counting would scan."""
+    since, before = params["since"], params["before"]
+    first = rows[0]["seq"] if rows else before if since is None else since + 1
+    last = rows[-1]["seq"] if rows else first - 1
+    older = tx.one(_BACK, {**params, "before": first, "limit": 1})
+    newer = tx.one(_FORWARD, {**params, "since": last, "before": _NOW, "limit": 1})
+    return None if older else 0, None if newer else 0
 
 
 def entries_of_thread(tx: Reading, name: str, limit: int) -> list[JournalEntry]:

@@ -10,7 +10,7 @@ from mcp_state.models import Caller, MemoryBlock, MemoryPage, MissingBlock
 from mcp_state.store import documents
 from mcp_state.store.database import Database, reads, writes
 from mcp_state.store.events import event_with_version
-from mcp_state.store.text import fold, tidy_name
+from mcp_state.store.text import clean, fold, in_line, tidy_name
 from mcp_state.store.transaction import Reading, Row, Writing, actor_of, time_of
 from mcp_state.times import ago, duration, from_text, to_text
 
@@ -132,11 +132,11 @@ class Memory:
             OverLimit: the block would be longer than it may be; the old value stays.
             Locked: a person locked it.
         """
-        key = tidy_name(key, "key")
+        key = tx.name(key, "key")
         tx.subject = ("memory", fold(key))
-        digest = hashlib.sha256(f"{fold(key)}\0{text}".encode("utf-8", "replace")).hexdigest()
+        digest = hashlib.sha256(f"{fold(key)}\0{clean(text)[0]}".encode()).hexdigest()
         if idempotency_key:
-            idempotency_key = tidy_name(idempotency_key, "idempotency_key")
+            idempotency_key = tx.name(idempotency_key, "idempotency_key")
             if (first := tx.remembered("memory_append", idempotency_key)) is not None:
                 return self._again(tx, key, idempotency_key, digest, *first)
         key, row = self._claim(tx, key, expected_version)
@@ -198,19 +198,20 @@ class Memory:
         key = tidy_name(key, "key")
         tx.subject = ("memory", fold(key))
         row = tx.one(_BLOCK, {"name": fold(key)})
-        if row is None or not _exists(row, tx.now):
+        unlocks = row is not None and row["locked"] and not reason and row["value"] is not None
+        if row is None or not (unlocks or _exists(row, tx.now)):
             raise _no_block(tx, key)
         reason = tx.text(reason, "the reason", tx.limits.text, "Say it shorter.")
         tx.run(_LOCK, {"name": fold(key), "reason": reason})
         row = tx.one(_BLOCK, {"name": fold(key)})
         assert row is not None
-        summary = f"locked: {reason}" if reason else "unlocked"
+        summary = f"locked: {in_line(reason)}" if reason else "unlocked"
         tx.event("lock" if reason else "unlock", summary, row_of(row))
         return self._block(row)
 
     def _claim(self, tx: Writing, key: str, expected_version: int | None) -> tuple[str, Row | None]:
         """The name as first written and the row to change, if it may be changed."""
-        key = tidy_name(key, "key")
+        key = tx.name(key, "key")
         tx.subject = ("memory", fold(key))
         row = tx.one(_BLOCK, {"name": fold(key)})
         if row is None:
@@ -219,7 +220,7 @@ class Memory:
             key = row["shown"]
             current = row["version"] if _exists(row, tx.now) else 0
             when = ago(from_text(row["changed_at"]), tx.at)
-            by = f"written by {row['agent']} {when}"
+            by = f"written by {in_line(row['agent'], 40)} {when}"
         if expected_version is not None and expected_version != current:
             raise VersionConflict.of(
                 f"block {key!r}",
@@ -231,7 +232,7 @@ class Memory:
             )
         if row is not None and row["locked"]:
             raise Locked(
-                f"block {key!r} was locked by a person: {row['locked']}",
+                f"block {key!r} was locked by a person: {in_line(row['locked'], 400)}",
                 f"Leave it, or ask for `mcp-state memory unlock {key}`.",
             )
         return key, row
@@ -289,13 +290,13 @@ class Memory:
         self, tx: Reading, key: str, row: Row | None, version: int, *, repeated: bool = False
     ) -> MemoryBlock:
         event = event_with_version(tx, "memory", fold(key), version)
+        if row is None:
+            raise _no_block(tx, key)
         if event is None or event.row is None:
-            now = 0 if row is None else row["version"]
-            raise NotFound(
-                f"block {key!r} has no version {version}"
-                + (f"; it is at version {now}" if now else "; it never existed"),
-                f'history(subject="memory:{key}") lists them.',
-            )
+            fact = f"block {key!r} has no version {version}; its last one is {row['version']}"
+            if event is not None:
+                fact = f"version {version} of block {key!r} is its deletion and holds nothing"
+            raise NotFound(fact, f'history(subject="memory:{key}") lists the versions.')
         return MemoryBlock(
             key=event.row["key"],
             value=event.row["value"],
@@ -303,7 +304,7 @@ class Memory:
             limit=self.database.limits.block,
             changed_at=event.at,
             changed_by=event.actor,
-            current=row is not None and row["version"] == version,
+            current=row["version"] == version,
             repeated=repeated,
         )
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from urllib.parse import quote
 
 from mcp_state.errors import DiskFull, StateError, StoreDamaged, StoreNewer, StoreReadonly
@@ -24,7 +24,6 @@ from mcp_state.times import to_text
 log = logging.getLogger(__name__)
 
 APPLICATION_ID = 0x4D43_5053  # "MCPS"
-_MAGIC = b"SQLite format 3\0"
 _WAL_MAGIC = (0x377F0682, 0x377F0683)
 _UNSAFE_FOR_WAL = ("nfs", "cifs", "smb", "9p", "afs", "fuse", "vboxsf", "prl_fs", "ceph", "gfs")
 
@@ -56,8 +55,7 @@ def split(script: str, name: str) -> Iterator[str]:
 @cache
 def migrations() -> tuple[Migration, ...]:
     """All steps, in order, from the numbered files beside this module."""
-    folder = resources.files("mcp_state.store") / "migrations"
-    files = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
+    files = sorted(Path(__file__).with_name("migrations").glob("*.sql"))
     steps = tuple(
         Migration(int(f.name[:4]), tuple(split(f.read_text(encoding="utf-8"), f.name)))
         for f in files
@@ -176,7 +174,10 @@ def check_files(path: str) -> None:
 
 
 def check_main_file(path: str) -> None:
-    """Look at the main file alone.
+    """Look at the main file alone, without opening it.
+
+    POSIX frees every lock that this process has on a file when any descriptor of it is closed:
+    also those of SQLite, whose -wal another process would then take for abandoned, and delete.
 
     Raises:
         StoreDamaged: it can't be a store.
@@ -187,14 +188,19 @@ def check_main_file(path: str) -> None:
         if not stat.S_ISREG(found.st_mode):
             what = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
             raise StoreDamaged.at(path, f"this is {what}")
-        with open(path, "rb") as file:
-            head = file.read(16)
-        if not head:
-            raise StoreDamaged.at(path, "the file is empty, where a store was")
-        if head != _MAGIC[: len(head)] or len(head) < len(_MAGIC):
-            raise StoreDamaged.at(path, "this is not a SQLite database")
     except OSError as problem:
         raise refused(path, problem) from problem
+    if not found.st_size:
+        raise StoreDamaged.at(path, "the file is empty, where a store was")
+    if not os.access(path, os.R_OK):
+        raise refused(path, PermissionError(errno.EACCES, ""))
+
+
+def damage(problem: sqlite3.Error) -> str:
+    """What SQLite found wrong with a file, in words."""
+    if getattr(problem, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_NOTADB:
+        return "this is not a SQLite database"
+    return str(problem)
 
 
 def _check_wal(path: str) -> None:
@@ -234,6 +240,10 @@ def check_store(path: str, connection: sqlite3.Connection, noted_changes: int) -
         StoreNewer: its schema says that this version can't read it.
     """
     (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (page,) = connection.execute("PRAGMA page_size").fetchone()
+    size = os.stat(path).st_size
+    if size % page and not any(_size(path + end) for end in ("-wal", "-journal")):
+        raise StoreDamaged.at(path, f"the file ends in the middle of a page ({size:,} bytes)")
     if application != APPLICATION_ID:
         raise StoreDamaged.at(
             path, f"this database is not an mcp-state store (application_id {application:#x})"
@@ -262,6 +272,13 @@ def check_store(path: str, connection: sqlite3.Connection, noted_changes: int) -
             f"made, {row[0]:,} are here): its -wal was removed, or an older copy was put here",
         )
     return version
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
 
 
 def make(path: str, now: datetime) -> None:

@@ -1,8 +1,8 @@
 """The queue in front of BEGIN: a kernel lock on a side file, freed when its holder dies.
 
 The kernel wakes those who wait for a `flock` in the order of asking, so that no process starves;
-SQLite's own wait on a busy file is a lottery. The side file also keeps the number of changes that were
-committed: it is how a `-wal` that went missing, and the changes in it, is noticed.
+SQLite's own wait on a busy file is a lottery. The side file also keeps the number of changes that
+were committed: it is how a `-wal` that went missing, and the changes in it, is noticed.
 """
 
 from __future__ import annotations

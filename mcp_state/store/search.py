@@ -15,6 +15,7 @@ from mcp_state.errors import BadArgument
 from mcp_state.models import Caller, SearchHit, SearchPage
 from mcp_state.store.database import Database, reads
 from mcp_state.store.documents import KINDS, indexed, range_of, short_forms
+from mcp_state.store.text import clean
 from mcp_state.store.transaction import Reading, Row, actor_of
 from mcp_state.times import from_text
 
@@ -30,20 +31,28 @@ _EVENT = """
 NEWEST = 2000
 _TERMS = 16
 _SNIPPET = 160
+_HEAD = {"memory": 1, "thread": 2, "journal": 0}
+"""How many first lines of a document are names and titles."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Term:
+    """A word as asked for, as texts are compared (`text`), and as the index is asked (`match`).
+
+    The index folds case in its own way, which must get the word as it was written. `match` is
+    empty if only a look at the text can tell.
+    """
+
+    word: str
     text: str
     match: str
 
     @classmethod
     def of(cls, word: str) -> _Term:
-        """What to ask the index for; empty if only a look at the text can tell."""
         if len(word) >= 3:
-            return cls(word, f"text : {_quoted(word)}")
+            return cls(word, word.casefold(), f"text : {_quoted(word)}")
         forms = [f"short : {_quoted(form)}" for form in short_forms(word)]
-        return cls(word, f"({' AND '.join(forms)})" if forms else "")
+        return cls(word, word.casefold(), f"({' AND '.join(forms)})" if forms else "")
 
 
 def _quoted(text: str) -> str:
@@ -77,11 +86,13 @@ class Search:
         """
         chosen = _kinds(kinds)
         offset = _offset(cursor)
-        terms = [_Term.of(word) for word in dict.fromkeys(indexed(query).casefold().split())]
+        words = indexed(clean(query)[0]).split()
+        terms = [_Term.of(word) for word in {word.casefold(): word for word in words}.values()]
         if len(terms) > _TERMS or not any(term.match for term in terms):
+            fact = f"query is {query[:40]!r}, which has no word to look for"
             raise BadArgument(
-                f"query has {len(terms)} words" if terms else "query is empty",
-                f"Give 1 to {_TERMS} plain words that stand in the text, no operators.",
+                f"query has {len(terms)} words" if len(terms) > _TERMS else fact,
+                f"Give 1 to {_TERMS} plain words or parts of words that stand in the text.",
             )
         rows, capped = _matches(tx, terms, chosen, " AND ")
         loose = not rows and len(terms) > 1
@@ -122,7 +133,6 @@ def _matches(
     tx: Reading, terms: Sequence[_Term], kinds: Sequence[str], joiner: str
 ) -> tuple[list[Row], bool]:
     """The newest matches of each kind, and whether there are more."""
-    together = all if joiner == " AND " else any
     match = joiner.join(term.match for term in terms if term.match)
     found: list[Row] = []
     capped = False
@@ -132,15 +142,15 @@ def _matches(
         rows = tx.all(_MATCHES, params)
         capped = capped or len(rows) > NEWEST
         found += rows[:NEWEST]
-    short = [term.text for term in terms if len(term.text) < 3]
+    short = [term.text for term in terms if len(term.word) < 3]
     if short and joiner == " AND ":
-        found = [row for row in found if together(t in row["text"].casefold() for t in short)]
+        found = [row for row in found if all(t in row["text"].casefold() for t in short)]
     return found, capped
 
 
 def _score(row: Row, terms: Sequence[_Term], last: int) -> float:
     text = row["text"].casefold()
-    head = text.partition("\n")[0] if row["kind"] != "journal" else ""
+    head = "\n".join(text.split("\n", 2)[: _HEAD[row["kind"]]])
     match = 0.0
     for term in terms:
         count = text.count(term.text)
@@ -171,10 +181,8 @@ def _hit(tx: Reading, row: Row, terms: Sequence[_Term]) -> SearchHit:
 
 def _snippet(text: str, terms: Sequence[_Term]) -> str:
     """The surroundings of the first match, in one line."""
-    lower = text.casefold()
-    if len(lower) != len(text):  # folding moved positions
-        lower = text.lower()
-    places = [at for term in terms if (at := lower.find(term.text)) >= 0]
+    lower = text.lower()
+    places = [at for term in terms if (at := lower.find(term.word.lower())) >= 0]
     at = min(places, default=0)
     start = max(0, at - _SNIPPET // 4)
     if start:

@@ -42,11 +42,19 @@ def tidy_name(text: str, what: str, limit: int = 128) -> str:
 
 def fold(name: str) -> str:
     """The form under which names are compared: NFC, trimmed, case-folded."""
-    folded = unicodedata.normalize("NFC", name.strip()).casefold()
+    folded = unicodedata.normalize("NFC", clean(name)[0].strip()).casefold()
     return unicodedata.normalize("NFC", folded)
 
 
+def in_line(text: str, limit: int = 160) -> str:
+    """A stored text inside a sentence of ours: one line of at most `limit` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
 # Shapes that the issuers themselves document; each needs more than a word of prose to match.
+# None may look at a character more than a bounded number of times: repeats that another repeat or
+# a failed end could start over from are bounded or possessive.
 _CREDENTIALS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("a private key", re.compile(r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----")),
     ("an AWS access key", re.compile(r"\b(?:AKIA|ASIA)[A-Z2-7]{16}\b")),
@@ -73,7 +81,7 @@ _CREDENTIALS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("a SendGrid key", re.compile(r"\bSG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}")),
     (
         "a JSON web token",
-        re.compile(r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
+        re.compile(r"\beyJ[A-Za-z0-9_-]{10,500}+\.eyJ[A-Za-z0-9_-]{10,}+\.[A-Za-z0-9_-]{10}"),
     ),
     (
         "a password in a URL",
@@ -83,7 +91,7 @@ _CREDENTIALS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
 )
 _HINT = re.compile(
-    r"PRIVATE KEY|A[KS]IA|(?i:aws)|gh[pousr]_|github_pat_|gl[a-z]+-|xox|xapp-|sk-|AIza|ya29\."
+    r"PRIVATE KEY|A[KS]IA|(?i:aws)|gh[pousr]_|github_pat_|gl[a-z]{2,4}-|xox|xapp-|sk-|AIza|ya29\."
     r"|[sr]k_|npm_|pypi-|hf_|SG\.|eyJ|://[^\s/]+@"
 )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mcp_state.errors import BadArgument, NotFound
@@ -47,17 +48,27 @@ _CLOSED = """
     WHERE project = :project AND status = :status AND changed < :second
     ORDER BY changed DESC LIMIT :limit
 """
-_LEASED = """
+_HELD_HERE = """
     SELECT * FROM thread_rows
     WHERE project = :project AND lease_until > :now AND lease_over = 0
+        AND holder_session = :session AND holder_session <> ''
     ORDER BY lease_until LIMIT :limit
 """
 _COUNT_DUE = """
     SELECT count(*) FROM (
         SELECT 1 FROM threads
-        WHERE project = :project AND status = :status AND recheck_at <= :asked LIMIT 1001
+        WHERE project = :project AND status = :status AND recheck_at <= :asked
+        LIMIT :limit
     )
 """
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
+_WORD = re.compile(r"[1-9]|done|dropped")
+_CURSOR = re.compile(
+    rf"(?P<filters>[a-z-]+)/(?P<asked>{_TIME.pattern})/(?P<group>[0-2])"
+    r"/(?P<first>[^/]*)/(?P<second>\d{1,18})",
+    re.ASCII,
+)
+MOST_COUNTED = 1000
 _FAR = 1 << 62
 _START = -1
 TEXTS = ("title", "next_action", "waiting_on", "check", "evidence", "note")
@@ -206,10 +217,14 @@ def list_threads(
     tx: Reading, status: Status | None, due: bool, limit: int, cursor: str
 ) -> ThreadPage:
     """The page of threads that `Threads.list` describes."""
-    asked, group, first, second = _read_cursor(cursor) if cursor else (tx.now, 0, "", _START)
+    filters = f"{status or 'open'}{'-due' if due else ''}"
+    groups = _groups(status, due)
+    asked, group, first, second = tx.now, 0, "", _START
+    if cursor:
+        keys = [key for _, _, key in groups]
+        asked, group, first, second = _read_cursor(cursor, filters, keys)
     threads: list[Thread] = []
     last = (0, "", 0)
-    groups = _groups(status, due)
     for number, (sql, statuses, key) in enumerate(groups):
         if number < group:
             continue
@@ -227,12 +242,12 @@ def list_threads(
             rows.sort(key=lambda row: (row["recheck_at"], row["created"]))
         for row in rows:
             if len(threads) == limit:
-                position = "/".join(str(part) for part in (asked, *last))
-                return ThreadPage(threads, _total(tx, status, due, asked), position)
+                position = "/".join(str(part) for part in (filters, asked, *last))
+                return _page(tx, threads, status, due, asked, position)
             threads.append(thread_of(tx, row))
             last = (number, str(row[key]), row["changed" if key == "status" else "created"])
         first, second = "", _START
-    return ThreadPage(threads, _total(tx, status, due, asked))
+    return _page(tx, threads, status, due, asked)
 
 
 def _groups(status: Status | None, due: bool) -> Sequence[tuple[str, Sequence[Status], str]]:
@@ -250,34 +265,58 @@ def _groups(status: Status | None, due: bool) -> Sequence[tuple[str, Sequence[St
     return groups
 
 
-def _read_cursor(cursor: str) -> tuple[str, int, str, int]:
-    try:
-        asked, group, first, second = cursor.split("/")
-        from_text(asked)
-        return asked, int(group), first, int(second)
-    except ValueError:
+def _read_cursor(cursor: str, filters: str, keys: Sequence[str]) -> tuple[str, int, str, int]:
+    """Where a page ended: when the list was asked for, in which group, and the last row's place."""
+    match = _CURSOR.fullmatch(cursor)
+    if match is not None and match["filters"] != filters:
+        raise BadArgument(
+            "the cursor comes from a list with another status or due",
+            "Ask with the same ones, or leave the cursor out to begin at the top.",
+        )
+    if (
+        match is None
+        or int(match["group"]) >= len(keys)
+        or (
+            (_TIME if keys[int(match["group"])] == "recheck_at" else _WORD).fullmatch(
+                match["first"]
+            )
+            is None
+        )
+    ):
         raise BadArgument(
             f"cursor {cursor[:40]!r} is none that thread_list gave",
             "Leave it out to begin at the top.",
-        ) from None
+        )
+    return match["asked"], int(match["group"]), match["first"], int(match["second"])
 
 
-def _total(tx: Reading, status: Status | None, due: bool, asked: str) -> int:
+def _page(
+    tx: Reading,
+    threads: Sequence[Thread],
+    status: Status | None,
+    due: bool,
+    asked: str,
+    cursor: str = "",
+) -> ThreadPage:
     if due:
-        return count_due(tx, status, asked)
+        found = [n for s, n in count_due(tx, asked).items() if status in (None, s)]
+        return ThreadPage(threads, sum(found), cursor, any(n > MOST_COUNTED for n in found))
     counts = tx.totals().threads
-    return sum(counts.get(s, 0) for s in ([status] if status else OPEN))
+    wanted = [status] if status else OPEN
+    return ThreadPage(threads, sum(counts.get(s, 0) for s in wanted), cursor)
 
 
-def count_due(tx: Reading, status: Status | None = None, asked: str = "") -> int:
-    """How many threads are due; more than 1,000 of one status are counted as 1,001."""
-    return sum(
-        tx.scalar(_COUNT_DUE, {"status": s, "asked": asked or tx.now})
-        for s in (Status.WATCHING, Status.BLOCKED)
-        if status in (None, s)
-    )
+def count_due(tx: Reading, asked: str = "") -> Mapping[Status, int]:
+    """How many threads of each status are due; more than `MOST_COUNTED` count as one more."""
+    return {
+        status: tx.scalar(
+            _COUNT_DUE, {"status": status, "asked": asked or tx.now, "limit": MOST_COUNTED + 1}
+        )
+        for status in (Status.WATCHING, Status.BLOCKED)
+    }
 
 
-def leased(tx: Reading, limit: int) -> Sequence[Thread]:
-    """Threads that somebody holds."""
-    return [thread_of(tx, row) for row in tx.all(_LEASED, {"limit": limit})]
+def held_here(tx: Reading, limit: int) -> Sequence[Thread]:
+    """Threads that this session holds, the lease that ends first before the others."""
+    params = {"session": tx.caller.actor.session, "limit": limit}
+    return [thread_of(tx, row) for row in tx.all(_HELD_HERE, params)]

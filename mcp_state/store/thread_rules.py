@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypedDict
 
@@ -18,7 +18,7 @@ from mcp_state.errors import (
 )
 from mcp_state.models import MOVES, OPEN, Lease, Place, Status
 from mcp_state.store.events import last_events_of
-from mcp_state.store.text import fold, tidy_name
+from mcp_state.store.text import fold, in_line, tidy_name
 from mcp_state.store.thread_rows import (
     COLUMNS,
     CRITERIA,
@@ -69,6 +69,24 @@ def parse_status(text: str) -> Status:
         ) from None
 
 
+def place_of(given: Mapping[str, Any]) -> Place:
+    """A place out of `path_or_repo`, `role` and `note`.
+
+    Raises:
+        BadArgument: one of them is unknown, missing or wrong.
+    """
+    unknown = given.keys() - {"path_or_repo", "role", "note"}
+    path, role = given.get("path_or_repo"), given.get("role") or "home"
+    note = given.get("note") or ""
+    wrong = unknown or not isinstance(path, str) or not path.strip() or not isinstance(note, str)
+    if wrong or role not in ("home", "donor", "archival"):
+        raise BadArgument(
+            f"a place is {dict(given)!r:.80}",
+            "A place has path_or_repo, role (home, donor, archival) and note.",
+        )
+    return Place(str(path), role, note)
+
+
 def check_version(tx: Reading, shown: str, row: Row | None, expected: int | None) -> None:
     """Refuse a write to another version than the expected one.
 
@@ -78,7 +96,10 @@ def check_version(tx: Reading, shown: str, row: Row | None, expected: int | None
     current = 0 if row is None else row["version"]
     if expected is None or expected == current:
         return
-    by = f"changed by {row['agent']} {ago(from_text(row['changed_at']), tx.at)}" if row else ""
+    by = ""
+    if row:
+        when = ago(from_text(row["changed_at"]), tx.at)
+        by = f"changed by {in_line(row['agent'], 40)} {when}"
     raise VersionConflict.of(
         f"thread {shown!r}", expected, current, by, f'thread_get(thread="{shown}")', "thread_set"
     )
@@ -88,7 +109,7 @@ def check_lease(tx: Reading, row: Row, token: int | None) -> None:
     """Whether a write with this token may go ahead."""
     held, shown = lease_of(tx, row), row["shown"]
     if token and token != row["lease_token"]:
-        now = f"{held.holder.agent} holds it now" if held else "nobody holds it now"
+        now = f"{in_line(held.holder.agent, 40)} holds it now" if held else "nobody holds it now"
         raise LeaseLost(
             f"lease token {token} of thread {shown!r} is not the current one; {now}",
             f'Nothing was changed. Read it with thread_get(thread="{shown}") before you go on.',
@@ -102,9 +123,12 @@ def held_by(tx: Reading, shown: str, name: str, lease: Lease) -> Held:
     left = span((lease.until - tx.at).total_seconds())
     events, _ = last_events_of(tx, "thread", name, 20)
     theirs = [e for e in events if e.actor == lease.holder]
-    last = f"; last: {theirs[-1].summary} {ago(theirs[-1].at, tx.at)}" if theirs else ""
+    last = ""
+    if theirs:
+        last = f"; last: {in_line(theirs[-1].summary)} {ago(theirs[-1].at, tx.at)}"
+    holder = in_line(lease.holder.agent, 40)
     return Held(
-        f"thread {shown!r} is held by {lease.holder.agent} until {lease.until:%H:%M:%S} UTC "
+        f"thread {shown!r} is held by {holder} until {lease.until:%H:%M:%S} UTC "
         f"({left} more){last}",
         "Take another thread (thread_claim without a thread), or pass the lease_token if it is "
         "yours.",
@@ -223,7 +247,8 @@ def _check_needs_of_status(
             f"thread {shown!r} is to be blocked, but waiting_on does not say on whom or what",
             "Give waiting_on; use watching if there is nothing to wait for.",
         )
-    if new is Status.DROPPED and not fields["note"]:
+    moved = row is None or row["status"] != new
+    if new is Status.DROPPED and not (changes.get("note") if moved else fields["note"]):
         raise BadArgument(
             f"thread {shown!r} is to be dropped without a note", "Give a note saying why."
         )
@@ -235,8 +260,10 @@ def _check_needs_of_status(
             "Give evidence: a test run and its exit code, a commit, a link, file:line.",
         )
     criteria = [] if row is None else tx.all(CRITERIA, {"name": row["name"]})
-    failing = [f"{c['number']} ({c['text'][:60]})" for c in criteria if not c["passes"]]
-    if changes.get("criteria"):
+    failing = [f"{c['number']} ({in_line(c['text'], 60)})" for c in criteria if not c["passes"]]
+    there = {c["text"] for c in criteria}
+    added = [text for text in changes.get("criteria") or () if text.strip() not in there]
+    if added and moved:
         raise EvidenceRequired(
             f"thread {shown!r} cannot be done: its new criteria were not checked",
             "Add the criteria first, mark them with thread_check, then set done.",
@@ -262,7 +289,7 @@ def wanted_needs(tx: Writing, shown: str, name: str, changes: Changes) -> set[st
         needed = fold(tidy_name(one, "depends_on"))
         if needed == name:
             raise _cycle([shown, shown])
-        find_row(tx, needed)
+        find_row(tx, one)
         if path := _path(tx, needed, name):
             raise _cycle([shown, *(find_row(tx, step)["shown"] for step in path)])
         needs.add(needed)
@@ -287,6 +314,8 @@ def _path(tx: Reading, start: str, goal: str) -> list[str]:
 
 
 def _cycle(path: Sequence[str]) -> BadArgument:
+    if len(path) > 12:
+        path = [*path[:6], f"… {len(path) - 10} more …", *path[-4:]]
     return BadArgument(
         f"that would be a circle of dependencies: {' -> '.join(path)}",
         "Leave one of them out; nothing was changed.",
@@ -345,4 +374,4 @@ def summary(old: Row | None, new: Row, criteria: int) -> str:
         words.append(f"(evidence: {new['evidence']})")
     if new["note"] and (old is None or old["note"] != new["note"]):
         words.append(f"({new['note']})")
-    return " ".join(words)
+    return " ".join(" ".join(words).split())

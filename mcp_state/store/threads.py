@@ -19,7 +19,7 @@ from mcp_state.store import documents
 from mcp_state.store.database import Database, reads, writes
 from mcp_state.store.events import last_events_of
 from mcp_state.store.journal import entries_of_thread
-from mcp_state.store.text import fold, tidy_name
+from mcp_state.store.text import fold, in_line
 from mcp_state.store.thread_rows import (
     CRITERIA,
     NEEDED,
@@ -178,16 +178,20 @@ class Threads:
             EvidenceRequired: done without proof, or with criteria that do not pass.
             OverLimit: a text is too long.
         """
-        shown = tidy_name(thread, "thread")
+        shown = tx.name(thread, "thread name")
         name = fold(shown)
         tx.subject = ("thread", name)
         row = tx.one(THREAD, {"name": name})
-        check_version(tx, shown, row, expected_version)
         if row is not None:
             shown = row["shown"]
+        check_version(tx, shown, row, expected_version)
+        if row is not None:
             check_lease(tx, row, lease_token)
         elif lease_token:
-            raise LeaseLost(f"thread {shown!r} does not exist, so nobody holds it", "Create it.")
+            raise LeaseLost(
+                f"thread {shown!r} does not exist, so nobody holds it",
+                "Check the name, or create it without a lease_token.",
+            )
         fields = merged(tx, shown, row, changes)
         fields |= {"name": name, "shown": shown}
         needs = wanted_needs(tx, shown, name, changes)
@@ -282,7 +286,8 @@ class Threads:
         token = tx.seq if force else row["lease_token"]
         tx.run(_LEASE, {"name": row["name"], "token": token, "holder": None, "until": None})
         stored = find_row(tx, row["name"])
-        word = f"lease of {broken.holder.agent} broken by a person" if force else "released"
+        holder = in_line(broken.holder.agent, 40)
+        word = f"lease of {holder} broken by a person" if force else "released"
         tx.event("lease_broken" if force else "lease_released", word, row_of(tx, stored))
         return thread_of(tx, stored)
 
@@ -324,10 +329,10 @@ class Threads:
         stored = find_row(tx, name)
         score = f"{stored['passing']}/{stored['criteria']} pass"
         word = "passes" if passes else "does not pass"
+        proof = f" (evidence: {' '.join(evidence.split())})" if evidence else ""
+        words = f"criterion {found.number} {word}, {score}{proof}"
         after = row_of(tx, stored)
-        tx.event(
-            "check", f"criterion {found.number} {word}, {score}", after, version=after["version"]
-        )
+        tx.event("check", words, after, version=after["version"])
         _index(tx, stored)
         marked = criterion_of(tx.all(CRITERIA, {"name": name})[found.number - 1])
         return Checked(shown, marked, stored["passing"], stored["criteria"])

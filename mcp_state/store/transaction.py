@@ -170,6 +170,15 @@ class Writing(Reading):
             raise SecretRefused.found(kind, what, position)
         return value
 
+    def name(self, name: str, what: str) -> str:
+        """Accept a name for storing; returns it as it is shown.
+
+        Raises:
+            BadArgument: it is no name.
+            SecretRefused: it has the shape of a credential.
+        """
+        return self.text(tidy_name(name, what), f"the {what}", self.limits.name, "")
+
     def event(
         self,
         operation: str,
@@ -216,7 +225,7 @@ class Writing(Reading):
     def _make_project(self) -> int:
         if not self.caller.project:
             raise ProjectUnknown.among(self.known_projects())
-        shown = tidy_name(self.caller.project, "the project name")
+        shown = self.name(self.caller.project, "project name")
         project: int = self.scalar(_NEW_PROJECT, {"shown": shown})
         self.run(_NEW_NAME, {"name": fold(shown), "shown": shown, "project": project})
         return project

@@ -7,7 +7,7 @@ from typing import Annotated
 from mcp_state import render
 from mcp_state.models import JournalEntry, JournalPage
 from mcp_state.tools.arguments import described
-from mcp_state.tools.orientation import bounded
+from mcp_state.tools.orientation import page_size
 from mcp_state.tools.spec import Ctx, Spec
 
 
@@ -29,7 +29,7 @@ async def journal_append(
 
 async def journal_tail(
     ctx: Ctx,
-    limit: int = 10,
+    limit: Annotated[int, described("default 10, at most 100")] = 10,
     before: Annotated[int | None, described("entry number; pages back")] = None,
     since: Annotated[int | None, described("entry number; reads forward")] = None,
     thread: str = "",
@@ -38,7 +38,7 @@ async def journal_tail(
 ) -> JournalPage:
     """Read the newest journal entries, oldest first."""
     return await ctx.state.journal.tail(
-        limit=bounded(limit, 100),
+        limit=page_size(limit, 100),
         before=before,
         since=since,
         thread=thread,

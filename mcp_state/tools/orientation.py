@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Annotated
 
 from mcp_state import render
+from mcp_state.errors import BadArgument
 from mcp_state.models import EventPage, Packet, SearchPage
 from mcp_state.tools.arguments import described
 from mcp_state.tools.spec import Ctx, Spec
 
 
-async def orient(ctx: Ctx, max_tokens: int = 2000, since: int | None = None) -> Packet:
+async def orient(
+    ctx: Ctx,
+    max_tokens: Annotated[int, described("default 2000")] = 2000,
+    since: Annotated[int | None, described("event number")] = None,
+) -> Packet:
     """Where the work stands: news, threads, memory, journal, and what to write back.
 
     Call it first at every start, and after a compaction.
@@ -22,12 +27,12 @@ async def search(
     ctx: Ctx,
     query: Annotated[str, described("plain words or parts of words")],
     kinds: Annotated[list[str] | None, described("memory, thread, journal")] = None,
-    limit: int = 10,
+    limit: Annotated[int, described("default 10, at most 50")] = 10,
     cursor: str = "",
 ) -> SearchPage:
     """Find text in memory, threads and journal before you ask or redo something."""
     return await ctx.state.search.find(
-        query, kinds=kinds or (), limit=bounded(limit, 50), cursor=cursor
+        query, kinds=kinds or (), limit=page_size(limit, 50), cursor=cursor
     )
 
 
@@ -35,15 +40,21 @@ async def history(
     ctx: Ctx,
     subject: Annotated[str, described("e.g. thread:pr-830, memory:plan")] = "",
     since: Annotated[int | None, described("event number")] = None,
-    limit: int = 20,
+    limit: Annotated[int, described("default 20, at most 200")] = 20,
 ) -> EventPage:
     """What changed, by whom and when: one subject, or everything since an event number."""
-    return await ctx.state.events.history(subject, since=since, limit=bounded(limit, 200))
+    return await ctx.state.events.history(subject, since=since, limit=page_size(limit, 200))
 
 
-def bounded(limit: int, most: int) -> int:
-    """A page size within what one answer can hold."""
-    return max(1, min(limit, most))
+def page_size(limit: int, most: int) -> int:
+    """The number of rows of a page.
+
+    Raises:
+        BadArgument: there can't be a page of that size.
+    """
+    if not 1 <= limit <= most:
+        raise BadArgument(f"limit is {limit}", f"Give 1 to {most}, and read on from there.")
+    return limit
 
 
 TOOLS = (

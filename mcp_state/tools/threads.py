@@ -7,19 +7,17 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from mcp_state import render
-from mcp_state.errors import BadArgument
 from mcp_state.models import (
     Checked,
     NothingToClaim,
-    Place,
     Thread,
     ThreadDetail,
     ThreadPage,
 )
-from mcp_state.store.thread_rules import parse_status
+from mcp_state.store.thread_rules import parse_status, place_of
 from mcp_state.tools.arguments import described
 from mcp_state.tools.memory import Expected
-from mcp_state.tools.orientation import bounded
+from mcp_state.tools.orientation import page_size
 from mcp_state.tools.spec import Ctx, Spec, View
 
 StatusName = Literal["active", "watching", "blocked", "done", "dropped"]
@@ -46,14 +44,14 @@ async def thread_list(
     ctx: Ctx,
     status: StatusName | None = None,
     due: bool = False,
-    limit: int = 20,
+    limit: Annotated[int, described("default 20, at most 100")] = 20,
     cursor: str = "",
 ) -> ThreadPage:
     """Open threads in the order to work on them: due, then active by priority."""
     return await ctx.state.threads.list(
         status=parse_status(status) if status else None,
         due=due,
-        limit=bounded(limit, 100),
+        limit=page_size(limit, 100),
         cursor=cursor,
     )
 
@@ -101,28 +99,18 @@ async def thread_set(
         priority=priority,
         depends_on=depends_on,
         criteria=criteria,
-        places=None if places is None else [_place(place) for place in places],
+        places=None if places is None else [place_of(place) for place in places],
         clear=clear or (),
         expected_version=expected_version,
         lease_token=lease_token,
     )
 
 
-def _place(given: dict[str, Any]) -> Place:
-    unknown = given.keys() - {"path_or_repo", "role", "note"}
-    path, role = given.get("path_or_repo"), given.get("role") or "home"
-    note = given.get("note") or ""
-    wrong = unknown or not isinstance(path, str) or not path.strip() or not isinstance(note, str)
-    if wrong or role not in ("home", "donor", "archival"):
-        raise BadArgument(
-            f"a place is {render.one_line(str(given), 80)}",
-            "A place has path_or_repo, role (home, donor, archival) and note.",
-        )
-    return Place(str(path), role, note)
-
-
 async def thread_claim(
-    ctx: Ctx, thread: str = "", lease: str = "30m", lease_token: Token = None
+    ctx: Ctx,
+    thread: str = "",
+    lease: Annotated[str, described("default 30m")] = "30m",
+    lease_token: Token = None,
 ) -> Thread | NothingToClaim:
     """Take a lease on a thread, so that no other session works on it; extend it with its token.
 

@@ -1,0 +1,323 @@
+"""Projects are listed, renamed, and merged without losing a change."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from workload import Nouns, opened, plain, rows, work
+
+from mcp_state.errors import BadArgument, Conflict, LeaseLost, NotFound
+from mcp_state.models import MemoryBlock, NothingToClaim, Project, Totals
+from mcp_state.store.database import Database
+from mcp_state.store.doctor import examine
+from mcp_state.store.events import Events
+from mcp_state.store.search import Search
+
+COUNTS = {"active": 3, "watching": 1, "blocked": 1, "done": 0, "dropped": 0}
+TWICE = {"active": 6, "watching": 2, "blocked": 2, "done": 0, "dropped": 0}
+
+
+async def two_projects(database: Database) -> tuple[Nouns, Nouns]:
+    """The same work in both, so that every name is taken twice."""
+    acme = Nouns(database, "acme", "codex", "/dir/acme")
+    beta = Nouns(database, "Beta", "claude", "/dir/beta")
+    await work(acme)
+    await work(beta)
+    return acme, beta
+
+
+async def test_the_list_has_names_directories_and_counts_the_most_active_first(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path / "state.db") as database:
+        assert list(await Nouns(database, "", "codex").projects.list()) == []
+        quiet = Nouns(database, "quiet", "codex")
+        entry = await quiet.journal.append("one")
+        _, beta = await two_projects(database)
+        await beta.projects.rename("gamma")
+        found = await quiet.projects.list()
+        assert [(p.name, p.totals) for p in found] == [
+            ("gamma", Totals("gamma", "", True, 27, COUNTS, 6, 3)),
+            ("acme", Totals("acme", "", True, 26, COUNTS, 6, 3)),
+            ("quiet", Totals("quiet", "", True, 1, dict.fromkeys(COUNTS, 0), 1, 0)),
+        ]
+        assert [(p.other_names, p.directories) for p in found] == [
+            (["Beta"], ["/dir/beta"]),
+            ([], ["/dir/acme"]),
+            ([], []),
+        ]
+        assert found[2] == Project("quiet", found[2].totals, entry.at, entry.at, [], [])
+
+
+async def test_a_renamed_project_is_found_by_all_its_names(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as database:
+        nouns = Nouns(database, "acme", "codex")
+        await nouns.memory.set("plan", "x")
+        renamed = await nouns.projects.rename(" New Name ")
+        assert (renamed.name, renamed.other_names) == ("New Name", ["acme"])
+        for name in ("acme", "new name", "NEW NAME"):
+            caller = Nouns(database, name, "claude")
+            assert isinstance(await caller.memory.get("plan"), MemoryBlock)
+            assert caller.caller.totals is not None
+            assert caller.caller.totals.project == "New Name"
+        again = await nouns.projects.rename("ACME")
+        assert (again.name, again.other_names) == ("ACME", ["New Name"])
+        unchanged = await nouns.projects.rename("ACME")
+        assert unchanged == again
+        history = await Events(database, nouns.caller).history("project:")
+        assert [(e.operation, e.summary, e.row) for e in history.events] == [
+            ("rename", "acme -> New Name", {"name": "New Name", "was": "acme"}),
+            ("rename", "New Name -> ACME", {"name": "ACME", "was": "New Name"}),
+        ]
+    assert (await examine(str(path))).problems == []
+
+
+async def test_a_name_that_another_project_has_is_refused_and_leads_to_merge(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path / "state.db") as database:
+        _, beta = await two_projects(database)
+        with pytest.raises(Conflict) as refused:
+            await beta.projects.rename("ACME")
+        assert str(refused.value) == (
+            "conflict: the name 'ACME' belongs to project 'acme'. To make one project of the two: "
+            "`mcp-state projects merge --into 'acme'`."
+        )
+        with pytest.raises(BadArgument):
+            await beta.projects.rename("two\nlines")
+        assert [p.name for p in await beta.projects.list()] == ["Beta", "acme"]
+
+
+async def test_what_is_not_in_the_store_is_neither_renamed_nor_merged_nor_made(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path / "state.db") as database:
+        acme = Nouns(database, "acme", "codex")
+        await acme.journal.append("one")
+        unknown = Nouns(database, "unknown", "codex")
+        with pytest.raises(NotFound) as rename:
+            await unknown.projects.rename("known")
+        assert str(rename.value) == (
+            "not_found: no project 'unknown'. `mcp-state projects` shows all of them; nothing was "
+            "changed."
+        )
+        with pytest.raises(NotFound):
+            await unknown.projects.merge("acme")
+        with pytest.raises(NotFound) as into:
+            await acme.projects.merge("unknown")
+        assert into.value.fact == "no project 'unknown'; there is 'acme'"
+        with pytest.raises(BadArgument) as itself:
+            await acme.projects.merge("ACME")
+        assert itself.value.fact == "'ACME' is this project already"
+        assert [p.name for p in await acme.projects.list()] == ["acme"]
+
+
+async def test_a_merge_keeps_every_change_and_leaves_nothing_for_doctor(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as database:
+        acme, beta = await two_projects(database)
+        texts = "SELECT kind, operation, at, actor, version FROM events ORDER BY project, seq"
+        before = rows(path, texts)
+        merged = await beta.projects.merge("acme")
+        assert merged.totals == Totals("acme", "", True, 54, TWICE, 12, 6)
+        assert (merged.name, merged.other_names) == ("acme", ["Beta"])
+        assert merged.directories == ["/dir/acme", "/dir/beta"]
+        assert beta.caller.totals == Totals("acme", "argument", True, 54, TWICE, 12, 6)
+        assert rows(path, texts)[: len(before)] == before
+        assert rows(path, "SELECT count(*), max(seq) FROM events WHERE project = 1") == [(54, 54)]
+        assert await acme.projects.list() == [merged]
+        assert (await examine(str(path))).problems == []
+        elsewhere = Nouns(database, "a name of today", "codex", "/dir/beta")
+        await elsewhere.journal.append("the directory leads to acme")
+        assert [p.name for p in await acme.projects.list()] == ["acme"]
+    assert (await examine(str(path))).problems == []
+    assert rows(path, "SELECT merged_into, last_event FROM projects WHERE id = 2") == [(1, 0)]
+
+
+async def test_names_that_both_have_are_kept_apart_with_their_history(tmp_path: Path) -> None:
+    async with opened(tmp_path / "state.db") as database:
+        acme, beta = await two_projects(database)
+        await beta.projects.merge("acme")
+        for key in ("plan", "Plan (from Beta)"):
+            block = await acme.memory.get(key, version=1)
+            assert isinstance(block, MemoryBlock)
+            assert (block.key.lower(), block.value) == (key.lower(), "first line\nsecond line")
+        detail = await acme.threads.get("ON-TOP (FROM BETA)")
+        assert detail.thread.name == "on-top (from Beta)"
+        assert detail.thread.depends_on == ["Base (from Beta)"]
+        assert (await acme.threads.get("on-top")).thread.depends_on == ["Base"]
+        base = await acme.threads.get("base (from beta)")
+        assert [c.passes for c in base.criteria] == [True, False]
+        assert base.needed_by == ["on-top (from Beta)"]
+        assert [(e.thread, e.text) for e in base.journal] == [("Base (from Beta)", "began")]
+        assert [e.operation for e in base.history] == ["create", "check"]
+        assert [e.row["name"] for e in base.history if e.row] == ["Base (from Beta)"] * 2
+        history = await Events(database, acme.caller).history("project:")
+        [event] = history.events
+        assert event.summary == "Beta merged into this, 26 events"
+        assert event.row == {
+            "name": "acme",
+            "merged": "Beta",
+            "first": 27,
+            "last": 52,
+            "kept_apart": {
+                "memory:plan": "Plan (from Beta)",
+                "memory:gone": "gone (from Beta)",
+                "memory:brief": "brief (from Beta)",
+                "thread:base": "Base (from Beta)",
+                "thread:on-top": "on-top (from Beta)",
+                "thread:asked": "asked (from Beta)",
+                "thread:seen": "seen (from Beta)",
+                "thread:over": "over (from Beta)",
+            },
+        }
+
+
+async def test_names_that_only_one_has_stay_and_the_journal_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as database:
+        acme, beta = Nouns(database, "acme", "codex"), Nouns(database, "beta", "claude")
+        await acme.threads.set("ours")
+        await acme.journal.append("a1", thread="ours", kind="note")
+        await beta.threads.set("theirs")
+        await beta.memory.set("plan", "theirs")
+        first = await beta.journal.append("b1", thread="theirs", kind="note", idempotency_key="k")
+        await beta.projects.merge("acme")
+        await acme.journal.append("a2", kind="note")
+        page = await acme.journal.tail(kind="note")
+        assert [(e.seq, e.text, e.thread) for e in page.entries] == [
+            (2, "a1", "ours"),
+            (5, "b1", "theirs"),
+            (7, "a2", ""),
+        ]
+        assert (page.older, page.newer) == (0, 0)
+        assert [e.text for e in (await acme.journal.tail(limit=2)).entries] == ["b1", "a2"]
+        assert (await acme.journal.tail(limit=2)).older == 1
+        again = await beta.journal.append("b1", thread="theirs", kind="note", idempotency_key="k")
+        assert (again.repeated, again.id, again.seq) == (True, first.id, 5)
+        hits = (await Search(database, acme.caller).find("theirs")).hits
+        assert sorted((h.kind, h.name, h.seq) for h in hits) == [
+            ("memory", "plan", 4),
+            ("thread", "theirs", 3),
+        ]
+        assert [t.name for t in (await acme.threads.list()).threads] == ["ours", "theirs"]
+    assert (await examine(str(path))).problems == []
+
+
+async def test_leases_end_and_old_tokens_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as database:
+        acme, beta = Nouns(database, "acme", "codex"), Nouns(database, "beta", "claude")
+        await acme.threads.set("same")
+        held = await acme.threads.claim("same")
+        await beta.threads.set("same")
+        await beta.threads.set("other")
+        same, other = await beta.threads.claim("same"), await beta.threads.claim("other")
+        assert not isinstance(held, NothingToClaim) and held.lease is not None
+        assert not isinstance(same, NothingToClaim) and same.lease is not None
+        assert not isinstance(other, NothingToClaim) and other.lease is not None
+        await beta.projects.merge("acme")
+        for name in ("same (from beta)", "other"):
+            assert (await acme.threads.get(name)).thread.lease is None
+        with pytest.raises(LeaseLost):
+            await beta.threads.set("other", note="late", lease_token=other.lease.token)
+        kept = await acme.threads.set("same", note="still ours", lease_token=held.lease.token)
+        assert kept.lease == held.lease
+        summaries = rows(path, "SELECT name, summary FROM events WHERE operation = 'lease_broken'")
+        assert summaries == [
+            ("same (from beta)", "lease of claude ended: beta was merged into this"),
+            ("other", "lease of claude ended: beta was merged into this"),
+        ]
+    assert (await examine(str(path))).problems == []
+
+
+async def test_names_kept_apart_stay_within_the_limit_and_differ(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    long, source = "k" * 128, "s" * 128
+    async with opened(path) as database:
+        acme, beta = Nouns(database, "acme", "codex"), Nouns(database, source, "claude")
+        for nouns in (acme, beta):
+            for key in (long, long[:-1] + "x", "plan"):
+                await nouns.memory.set(key, f"{nouns.caller.project} {key}")
+                await nouns.threads.set(key)
+        await acme.memory.set(f"plan (from {'s' * 59}…)", "taken already")
+        await beta.projects.merge("acme")
+        kept = await acme.memory.blocks()
+        ending = f" (from {'s' * 59}…"
+        assert [block.key for block in kept.blocks if block.value.startswith(source)] == [
+            "k" * (127 - len(ending) - 1) + f"…{ending})",
+            "k" * (127 - len(ending) - 3) + f"…{ending} 2)",
+            f"plan{ending} 2)",
+        ]
+        assert max(len(block.key) for block in kept.blocks) == 128
+        assert len((await acme.threads.list()).threads) == 6
+    assert (await examine(str(path))).problems == []
+
+
+async def test_merged_projects_can_be_merged_on(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as database:
+        acme, beta = await two_projects(database)
+        gamma = Nouns(database, "gamma", "codex")
+        await gamma.memory.set("plan", "of gamma")
+        await beta.projects.merge("acme")
+        merged = await beta.projects.merge("GAMMA")
+        assert (merged.name, merged.other_names) == ("gamma", ["acme", "Beta"])
+        assert merged.totals.event == 57
+        assert await acme.projects.list() == [merged]
+        assert (await examine(str(path))).problems == []
+    assert rows(path, "SELECT merged_into FROM projects ORDER BY id") == [(3,), (3,), (None,)]
+
+
+async def test_after_a_merge_events_and_the_journal_are_append_only_again(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    schema = "SELECT type, name, sql FROM sqlite_schema ORDER BY type, name"
+    async with opened(path) as database:
+        _, beta = await two_projects(database)
+        before = rows(path, schema)
+        await beta.projects.merge("acme")
+    assert rows(path, schema) == before
+
+
+async def test_a_merge_that_fails_leaves_both_projects_as_they_were(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as database:
+        _, beta = await two_projects(database)
+        with plain(path) as connection:
+            connection.execute(
+                "CREATE TRIGGER refuse BEFORE UPDATE OF merged_into ON projects "
+                "BEGIN SELECT RAISE(ABORT, 'late in the merge'); END"
+            )
+        everything = [
+            "SELECT name, sql FROM sqlite_schema ORDER BY name",
+            "SELECT * FROM events",
+            "SELECT * FROM memory",
+            "SELECT * FROM threads",
+            "SELECT * FROM journal_topics",
+            "SELECT * FROM documents",
+            "SELECT * FROM projects",
+        ]
+        before = [rows(path, sql) for sql in everything]
+        with pytest.raises(Exception, match="late in the merge"):
+            await beta.projects.merge("acme")
+        assert [rows(path, sql) for sql in everything] == before
+        with plain(path) as connection:
+            connection.execute("DROP TRIGGER refuse")
+        await beta.projects.merge("acme")
+    assert (await examine(str(path))).problems == []
+
+
+async def test_the_rows_of_events_stay_json_that_reads_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as database:
+        acme, beta = Nouns(database, "acme", "codex"), Nouns(database, "beta", "codex")
+        odd = 'quote " backslash \\ tab \t \u2028 emoji \U0001f600 {"a": [1.0, null]}'
+        for nouns in (acme, beta):
+            await nouns.memory.set("plan", odd)
+            await nouns.threads.set("t", note=odd)
+        await beta.projects.merge("acme")
+    kept = [json.loads(str(row)) for (row,) in rows(path, "SELECT row FROM events WHERE seq < 5")]
+    assert [row.get("value") or row["note"] for row in kept] == [odd] * 4

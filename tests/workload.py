@@ -1,0 +1,148 @@
+"""A store with something of everything in it, for tests that look at the file itself."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from mcp_state.errors import StateError
+from mcp_state.models import Actor, Caller, Criterion, Place, Status
+from mcp_state.store.database import Database
+from mcp_state.store.journal import Journal
+from mcp_state.store.memory import Memory
+from mcp_state.store.projects import Projects
+from mcp_state.store.threads import Threads
+from mcp_state.times import Clock
+
+ROOT = Path(__file__).parent.parent
+KILLED = """
+import asyncio, os, sys
+sys.path[:0] = [{tests!r}]
+from pathlib import Path
+from workload import Nouns, opened
+async def main():
+    async with opened(Path({path!r})) as database:
+        nouns = Nouns(database, "acme", "codex")
+        for number in range(5):
+            await nouns.memory.set(f"acknowledged-{{number}}", "on disk")
+        os.kill(os.getpid(), 9)
+asyncio.run(main())
+"""
+
+
+def run(script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+
+
+def write_and_be_killed(path: Path) -> None:
+    """Five acknowledged writes that are only in the -wal, by a process that is killed then."""
+    done = run(KILLED.format(tests=str(ROOT / "tests"), path=str(path)))
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+class StepClock(Clock):
+    """A clock that moves a second forward whenever it is asked."""
+
+    def __init__(self) -> None:
+        self.at = datetime(2026, 11, 29, 10, 0, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        self.at += timedelta(seconds=1)
+        return self.at
+
+
+class Nouns:
+    """All nouns of one project, as one caller uses them."""
+
+    def __init__(self, database: Database, project: str, agent: str, anchor: str = "") -> None:
+        self.caller = Caller(project, "argument", Actor(agent, "test", "s1"), anchor, "/w")
+        self.memory = Memory(database, self.caller)
+        self.threads = Threads(database, self.caller)
+        self.journal = Journal(database, self.caller)
+        self.projects = Projects(database, self.caller)
+
+
+@asynccontextmanager
+async def opened(
+    path: Path, *, wait: float = 10.0, read_only: bool = False
+) -> AsyncGenerator[Database]:
+    database = Database(str(path), clock=StepClock(), wait=wait, read_only=read_only)
+    try:
+        yield database
+    finally:
+        await database.aclose()
+
+
+async def work(nouns: Nouns) -> None:
+    """Every operation of every noun at least once, refusals too."""
+    memory, threads, journal = nouns.memory, nouns.threads, nouns.journal
+    await memory.set("Plan", "first line\nsecond line")
+    await memory.append("plan", "\nthird", idempotency_key="once")
+    await memory.append("plan", "\nthird", idempotency_key="once")
+    await memory.set("gone", "will be deleted")
+    await memory.delete("gone")
+    await memory.set("brief", "expires", ttl="90s")
+    await memory.lock("plan", "a person said so")
+    with pytest.raises(StateError):
+        await memory.set("plan", "refused")
+    await memory.restore("gone", 1)
+    await threads.set("Base", title="the base", criteria=["it builds", "it runs"])
+    await threads.check("base", "1", True, evidence="make: exit 0")
+    await threads.set("on-top", depends_on=["base"], priority=2, places=[Place("src", "home")])
+    await threads.set("asked", status=Status.BLOCKED, waiting_on="ein Prüfer 審査")
+    await threads.set("seen", status=Status.WATCHING, check="gh pr view 1")
+    await threads.set("over", status=Status.DROPPED, note="not needed")
+    await threads.set("over", status=Status.ACTIVE, note="needed after all")
+    claimed = await threads.claim("asked", lease="4h")
+    assert not isinstance(claimed, Criterion)
+    await threads.claim("seen", lease="1h")
+    await threads.release("seen", force=True)
+    with pytest.raises(StateError):
+        await threads.set("asked", note="without the token", lease_token=1)
+    await journal.append("began", kind="note", thread="base", idempotency_key="j1")
+    await journal.append("began", kind="note", thread="base", idempotency_key="j1")
+    with pytest.raises(StateError):
+        await journal.append("something else", idempotency_key="j1")
+    for number in range(5):
+        await journal.append(f"entry {number} über Größe 東京")
+
+
+async def make_store(path: Path, *projects: str) -> None:
+    """A store with the whole workload in each project, closed: no -wal left."""
+    async with opened(path) as database:
+        for project in projects or ("acme",):
+            await work(Nouns(database, project, "codex", f"/dir/{project}"))
+
+
+def contents(path: Path) -> tuple[str, str]:
+    """Hashes of the main file and of the -wal (a missing file counts as an empty one)."""
+    return _hash(path), _hash(path.with_name(path.name + "-wal"))
+
+
+def _hash(path: Path) -> str:
+    data = path.read_bytes() if path.is_file() else b""
+    return hashlib.sha256(data).hexdigest() if data else ""
+
+
+@contextlib.contextmanager
+def plain(path: Path) -> Generator[sqlite3.Connection]:
+    """The store through plain sqlite3; what is done is committed."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        yield connection
+
+
+def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
+    with plain(path) as connection:
+        return connection.execute(sql).fetchall()
