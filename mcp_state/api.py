@@ -15,6 +15,7 @@ from mcp_state.store.journal import Journal
 from mcp_state.store.memory import Memory
 from mcp_state.store.projects import Projects
 from mcp_state.store.search import Search
+from mcp_state.store.text import clean
 from mcp_state.store.threads import Threads
 from mcp_state.times import Clock
 
@@ -88,8 +89,8 @@ async def open_store(
         read_only=read_only,
         allow_secrets=allow_secrets,
     )
-    actor = Actor(agent, "python", session or clock.new_id("s-"))
+    actor = Actor(clean(agent)[0], "python", clean(session)[0] or clock.new_id("s-"))
     try:
-        yield State(database, Caller(project, "argument", actor))
+        yield State(database, Caller(clean(project)[0], "argument", actor))
     finally:
         await database.aclose()

@@ -125,7 +125,7 @@ class _App:
             outcome = await self._run(spec, bound, State(self.database, caller))
             return await self._answered(outcome, caller, bound.replaced + _replaced(request))
         except StateError as problem:
-            if self.toolset.read_only and problem.recorded:
+            if isinstance(problem, ReadonlyToolset):  # it has no events to be kept in
                 log.warning("refused: %s", problem)
             return await self._failed(str(problem), caller)
         except Exception:

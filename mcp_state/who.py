@@ -34,6 +34,7 @@ class Resolver:
         if place is not None:
             caller.project, caller.how = place.project, place.how
             caller.anchor, caller.worktree = place.anchor, place.worktree
+        caller.worktree = clean(caller.worktree)[0]
         return caller
 
     def _place(self, said: str) -> Located | None:

@@ -131,7 +131,11 @@ async def test_a_tool_that_does_not_exist_names_the_nearest(connect: Connect) ->
 @pytest.mark.parametrize("tool", [spec.name for spec in ALL_TOOLS if spec.writes])
 @pytest.mark.parametrize("how", [{"toolset": "readonly"}, {"read_only": True}])
 async def test_read_only_refuses_every_tool_that_writes_and_makes_no_file(
-    connect: Connect, path: str, tool: str, how: dict[str, str]
+    connect: Connect,
+    path: str,
+    tool: str,
+    how: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with connect(**how) as client:
         result = await client.call_tool(tool, {})
@@ -141,4 +145,5 @@ async def test_read_only_refuses_every_tool_that_writes_and_makes_no_file(
         f"error: readonly_toolset: {tool} writes, and this server only reads."
     )
     assert "nothing stored yet" in text_of(reading)
+    assert f"refused: readonly_toolset: {tool} writes" in caplog.text
     assert not Path(path).parent.exists()
