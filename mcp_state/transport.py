@@ -14,6 +14,7 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -44,6 +45,9 @@ REPLACED_META: Final = "mcp-state/replaced"
 """Key in a request's `params._meta`: how many lone surrogates in it became U+FFFD."""
 
 _CHUNK = 65_536
+_UNREAD_BYTES = 1_048_576
+
+# seconds since it was told to end
 _CALLS_MAY_TAKE = 1.0
 _ANSWERS_MAY_TAKE = 1.2
 _ALL_MAY_TAKE = 1.5
@@ -66,9 +70,10 @@ async def serve_stdio(
 
     It ends on EOF, SIGTERM, SIGINT, a client that no longer reads, or a parent process that
     vanished: no more is read, calls in flight have a second to finish and to be answered, then they
-    are cancelled. The server's lifespan is left properly, and all of it takes less than 2 s. The
-    same signal a second time kills at once; the other one is ignored from then on, because Claude
-    Code sends SIGTERM right behind its SIGINT.
+    are cancelled. The server's lifespan is left properly, and all of it takes less than 2 s; what
+    resists that long costs the process. The same signal a second time kills at once; the other one
+    is ignored from then on, because Claude Code sends SIGTERM right behind its SIGINT.
+    To be called once, on the main thread: streams and signals are not given back.
     """
     options = initialization_options or server.create_initialization_options()
     if sys.platform == "win32":
@@ -124,16 +129,19 @@ class StdioWire:
         self._broken = False
         self._calls: set[RequestId] = set()
         self._stopped_at = math.inf
-        self._last_resort: asyncio.TimerHandle | None = None
+        self._last_resort = threading.Timer(_ALL_MAY_TAKE, _give_up)
+        self._last_resort.daemon = True
 
     async def receive(self) -> SessionMessage:
         """Return the client's next message.
+
+        A client that does not read its answers gets no more of its requests read.
 
         Raises:
             anyio.EndOfStream: the wire was stopped, and no call is in flight or time is up.
         """
         while True:
-            while self._lines:
+            while self._lines and len(self._unsent) < _UNREAD_BYTES:
                 if (message := self._accept(self._lines.popleft())) is not None:
                     return message
             if self._stopped:
@@ -148,16 +156,16 @@ class StdioWire:
         raise anyio.EndOfStream
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Write a message, and wait while the client does not read.
+        """Write a message; if it is no answer, wait until the client has read it.
 
         Raises:
             anyio.BrokenResourceError: the client closed its end.
         """
         line = _encode(item.message)
-        if isinstance(item.message, JSONRPCResponse | JSONRPCError) and item.message.id is not None:
-            self._settle(item.message.id)
         self._write(line)
-        if not self._stopped:
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            self._settle(item.message.id)
+        elif not self._stopped:
             await self._all_sent.wait()
         if self._broken:
             raise anyio.BrokenResourceError
@@ -166,7 +174,7 @@ class StdioWire:
         """Read no more; `receive` ends once the calls in flight did."""
         if not self._stopped:
             self._stopped_at = self._loop.time()
-            self._last_resort = self._loop.call_later(_ALL_MAY_TAKE, _give_up)
+            self._last_resort.start()
             self._unwatch()
             self._news.set()
 
@@ -177,8 +185,7 @@ class StdioWire:
             await self._all_sent.wait()
         self._loop.remove_writer(self._outgoing)
         self._broken = True
-        if self._last_resort is not None:
-            self._last_resort.cancel()
+        self._last_resort.cancel()
 
     async def aclose(self) -> None:
         """Do nothing: the SDK closes its read stream before it writes the last answers."""
@@ -265,8 +272,9 @@ class StdioWire:
     async def _unanswered(self, request_id: RequestId) -> None:
         self._settle(request_id)
 
-    def _settle(self, request_id: RequestId) -> None:
-        self._calls.discard(request_id)
+    def _settle(self, request_id: RequestId | None) -> None:
+        if request_id is not None:
+            self._calls.discard(request_id)
         if self._stopped:
             self._news.set()
 
@@ -293,6 +301,7 @@ class StdioWire:
         if not self._all_sent.is_set():
             self._loop.remove_writer(self._outgoing)
             self._all_sent.set()
+            self._news.set()
 
 
 def _validate(line: bytes) -> JSONRPCMessage | None:

@@ -36,6 +36,7 @@ async def run_tool(
         case "slow":
             tell("started")
             await released.wait()
+            await asyncio.sleep(0.2)  # so that an end told at the same time is noticed before
         case "stubborn":
             tell("started")
             with anyio.CancelScope(shield=True):
