@@ -1,125 +1,209 @@
-"""What the commands share: the options that say which store and project, output and exit codes."""
+"""What the commands share: the options that say which store and project, and how they answer."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import json
 import os
+import re
 import sys
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, NoReturn, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar, cast
 
 import click
 
+from mcp_state import render
 from mcp_state.api import State
-from mcp_state.errors import BadArgument, StateError
-from mcp_state.models import Actor, Caller
-from mcp_state.scope import Locator, local_path
+from mcp_state.cli.output import print_note, print_result
+from mcp_state.errors import OverLimit, ProjectUnknown
+from mcp_state.models import Actor, Totals
 from mcp_state.settings import Settings, store_path
 from mcp_state.store.database import Database
-from mcp_state.times import Clock
+from mcp_state.store.text import clean
+from mcp_state.who import Resolver
 
 T = TypeVar("T")
+Command = Callable[..., None]
 
-REFUSED = 1
-USAGE = 2
-"""Exit codes; 0 is fine."""
+NUMBER = click.IntRange(0, 1 << 53)
+COUNT = click.IntRange(1, 1_000_000)
+
+ON_STORE = ("db", "json")
+ON_PROJECT = ("db", "project", "agent", "json")
+_OPTIONS: Mapping[str, Callable[[Command], Command]] = {
+    "db": click.option("--db", default="", help="Path of the store, absolute. [env: MCP_STATE_DB]"),
+    "project": click.option(
+        "--project", default="", help="Name or directory. [env: MCP_STATE_PROJECT]"
+    ),
+    "agent": click.option("--agent", default="", help="Name to act as. [env: MCP_STATE_AGENT]"),
+    "json": click.option("--json", "as_json", is_flag=True, help="Answer in JSON, for programs."),
+}
+_CHOOSE = "Pass --project NAME (a new name begins a new project), or run it in a git repository."
+_LONGEST_INPUT = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of the command line itself, with the environment behind them."""
+    """The shared options of a command, with the environment behind them.
+
+    `replaced` is how many characters of its arguments cannot be stored.
+    """
 
     settings: Settings
-
-    def caller(self) -> Caller:
-        """For which project, found as the server finds it, and as whom."""
-        settings = self.settings
-        locator = Locator(settings.home)
-        actor = Actor(settings.agent or "person", "mcp-state", settings.session)
-        place = None
-        for directory in (settings.client_directory, settings.directory):
-            if directory and place is None:
-                place = locator.repository(directory)
-        caller = Caller("", "", actor, worktree=place.worktree if place else "")
-        if settings.project:
-            directory = local_path(settings.project)
-            place = locator.named(directory) if directory else None
-            caller.project, caller.how = settings.project, "--project"
-        if place is not None:
-            caller.project, caller.how = place.project, place.how
-            caller.anchor, caller.worktree = place.anchor, place.worktree
-        return caller
+    as_json: bool = False
+    replaced: int = 0
 
 
-def store_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command --db, --project and --agent; it gets `options: Options` for them."""
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a renderer knows besides the result: the time, the counts, the caller's session."""
 
-    @click.option("--db", default="", help="Path of the store, absolute. [env: MCP_STATE_DB]")
-    @click.option("--project", default="", help="Name or directory. [env: MCP_STATE_PROJECT]")
-    @click.option("--agent", default="", help="Name to write as. [env: MCP_STATE_AGENT]")
-    @functools.wraps(command)
-    def with_options(*args: Any, db: str, project: str, agent: str, **kwargs: Any) -> None:
-        try:
-            options = read_options(db, project, agent)
-        except StateError as problem:
-            fail(problem)
-        command(options, *args, **kwargs)
-
-    return with_options
+    now: datetime
+    totals: Totals
+    session: str
 
 
-def read_options(
-    db: str, project: str, agent: str, environment: Mapping[str, str] | None = None
-) -> Options:
+def store_options(*names: str) -> Callable[[Command], Command]:
+    """Give a command these of the shared options; it gets `options: Options` for them.
+
+    What cannot be stored in its other arguments is replaced, and counted.
+    """
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_options(
+            db: str = "", project: str = "", agent: str = "", as_json: bool = False, **given: Any
+        ) -> None:
+            replaced = 0
+            for name, value in given.items():
+                given[name], count = _cleaned(value)
+                replaced += count
+            command(Options(read_settings(db, project, agent), as_json, replaced), **given)
+
+        return functools.reduce(lambda made, name: _OPTIONS[name](made), names[::-1], with_options)
+
+    return decorate
+
+
+def _cleaned(value: Any) -> tuple[Any, int]:
+    if isinstance(value, tuple):
+        items = [_cleaned(item) for item in cast(tuple[Any, ...], value)]
+        return tuple(item for item, _ in items), sum(count for _, count in items)
+    return clean(value) if isinstance(value, str) else (value, 0)
+
+
+def read_settings(db: str, project: str, agent: str) -> Settings:
     """The one place where the environment is read.
 
     Raises:
         BadArgument: the path of the store is relative.
     """
-    env = os.environ if environment is None else environment
+    env = os.environ
     try:
         directory = os.getcwd()
     except FileNotFoundError:
         directory = ""
     source = "--db" if db else "MCP_STATE_DB"
-    settings = Settings(
+    return Settings(
         db=store_path(db or env.get("MCP_STATE_DB", ""), directory, source),
-        project=project or env.get("MCP_STATE_PROJECT", ""),
+        project=_not_relative(project or env.get("MCP_STATE_PROJECT", ""), directory),
         agent=agent or env.get("MCP_STATE_AGENT", ""),
         directory=directory,
         client_directory=env.get("CLAUDE_PROJECT_DIR", ""),
         session=env.get("CLAUDE_CODE_SESSION_ID", ""),
         home=os.path.expanduser("~"),
     )
-    return Options(settings)
 
 
-def fail(problem: StateError) -> NoReturn:
-    """Say what was refused, on stderr, and end: 2 for a wrong argument, 1 for all else."""
-    click.echo(f"error: {problem}", err=True)
-    sys.exit(USAGE if isinstance(problem, BadArgument) else REFUSED)
+def _not_relative(project: str, directory: str) -> str:
+    """`.` and `../other` are directories; any other word is a name."""
+    if directory and re.match(r"\.\.?(/|$)", project):
+        return os.path.normpath(os.path.join(directory, project))
+    return project
 
 
-def run(options: Options, work: Callable[[State], Awaitable[T]], *, read_only: bool = False) -> T:
-    """Do something with the store of the command line, and close it."""
+class TextOrStdin(click.ParamType[str]):
+    """A text; `-` reads it from standard input."""
 
-    async def within() -> T:
-        settings = replace(options.settings, read_only=read_only)
-        database = Database(settings.db, clock=Clock(), limits=settings.limits, read_only=read_only)
-        try:
-            return await work(State(database, options.caller()))
-        finally:
-            await database.aclose()
+    name = "text"
 
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text; bytes that are no UTF-8 become what cannot be stored, and is counted.
+
+        Raises:
+            OverLimit: far more than any text that is stored.
+        """
+        if value != "-":
+            return value
+        data = sys.stdin.buffer.read(_LONGEST_INPUT + 1)
+        if len(data) > _LONGEST_INPUT:
+            raise OverLimit(
+                f"standard input holds more than {_LONGEST_INPUT:,} bytes",
+                "Nothing was changed. Give a shorter text.",
+            )
+        return data.decode("utf-8", "surrogateescape")
+
+
+def answer(
+    options: Options,
+    work: Callable[[State], Awaitable[T]],
+    show: Callable[[T, Seen], str],
+    *,
+    writes: bool = False,
+    named: str = "",
+    scoped: bool = True,
+) -> None:
+    """Do something with the store, and print what it returned.
+
+    Args:
+        options: which store, and how to answer.
+        work: what to do.
+        show: the text of what it returns.
+        writes: whether the store may be made, migrated and written.
+        named: the project that the command itself names.
+        scoped: whether the answer belongs to a project.
+    """
+
+    async def within() -> tuple[Any, str, Totals]:
+        async with opened(options, writes=writes, named=named) as state:
+            if scoped and not writes and not state.caller.project:
+                known = await known_projects(state)
+                text = render.unknown_project(known, "--project NAME")
+                return {"known": known}, text, state.totals
+            result = await work(state)
+            seen = Seen(state.database.clock.now(), state.totals, state.caller.actor.session)
+            return result, show(result, seen), seen.totals
+
+    result, text, totals = asyncio.run(within())
+    print_result(result, text, as_json=options.as_json, totals=totals if scoped else None)
+    if options.replaced:
+        count = render.plural(options.replaced, "character")
+        print_note(f"{count} that cannot be stored became U+FFFD")
+
+
+async def known_projects(state: State) -> list[str]:
+    """The names to choose from where it is not known which project is meant."""
+    return await state.database.read(state.caller, lambda tx: tx.known_projects())
+
+
+@asynccontextmanager
+async def opened(
+    options: Options, *, writes: bool = False, named: str = ""
+) -> AsyncGenerator[State]:
+    """The state of the project that the command is for.
+
+    Raises:
+        ProjectUnknown: a write belongs to no project.
+    """
+    settings = options.settings
+    actor = Actor(settings.agent or "person", "mcp-state", settings.session)
+    database = Database(settings.db, limits=settings.limits, read_only=not writes)
     try:
-        return asyncio.run(within())
-    except StateError as problem:
-        fail(problem)
-
-
-def print_json(value: Any) -> None:
-    """One JSON value, for programs."""
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+        yield State(database, Resolver(settings).caller(actor, named=named))
+    except ProjectUnknown as problem:
+        raise ProjectUnknown(problem.fact, _CHOOSE) from None
+    finally:
+        await database.aclose()

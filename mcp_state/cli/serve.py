@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import click
 
-from mcp_state.cli.common import Options, fail, store_options
-from mcp_state.errors import StateError
+from mcp_state.cli.common import Options, store_options
 
 
 @click.command()
@@ -20,7 +19,7 @@ from mcp_state.errors import StateError
 @click.option("--read-only", is_flag=True, help="List no tool that writes; never write the store.")
 @click.option("--structured", is_flag=True, help="Add structured content, for programs.")
 @click.option("--allow-secrets", is_flag=True, help="Store what looks like a credential.")
-@store_options
+@store_options("db", "project", "agent")
 def serve(
     options: Options,
     toolset: str,
@@ -44,11 +43,7 @@ def serve(
         structured=structured,
         allow_secrets=allow_secrets,
     )
-    try:
-        server = create_server(settings)
-    except StateError as problem:
-        fail(problem)
-    asyncio.run(serve_stdio(server))
+    asyncio.run(serve_stdio(create_server(settings)))
 
 
 def _names(text: str) -> tuple[str, ...]:

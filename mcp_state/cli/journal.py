@@ -1,0 +1,144 @@
+"""`mcp-state journal`: what happened, and what happens now."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import select
+import signal
+import sys
+from collections.abc import Sequence
+from typing import TypedDict
+
+import click
+
+from mcp_state import render
+from mcp_state.api import State
+from mcp_state.cli.common import (
+    COUNT,
+    NUMBER,
+    ON_PROJECT,
+    Options,
+    TextOrStdin,
+    answer,
+    known_projects,
+    opened,
+    store_options,
+)
+from mcp_state.cli.groups import Fallback
+from mcp_state.cli.output import print_json, print_text
+from mcp_state.errors import BadArgument, ProjectUnknown
+from mcp_state.models import JournalEntry
+
+_PAUSE = 0.2
+_PAGE = 100
+
+
+class _Filter(TypedDict):
+    thread: str
+    kind: str
+    actor: str
+
+
+@click.group(cls=Fallback, fallback="tail")
+def journal() -> None:
+    """Read the journal or write to it; `journal` reads it."""
+
+
+@journal.command()
+@click.option("-n", "--limit", type=COUNT, default=10, show_default=True, help="At most so many.")
+@click.option("-f", "--follow", is_flag=True, help="Go on printing new entries as they come.")
+@click.option("--thread", default="", help="Only entries about this thread.")
+@click.option("--kind", default="", help="Only entries of this kind.")
+@click.option("--actor", default="", help="Only entries of this agent.")
+@click.option("--before", type=NUMBER, help="Entry number; pages back.")
+@click.option("--since", type=NUMBER, help="Entry number; reads forward.")
+@store_options(*ON_PROJECT)
+def tail(
+    options: Options,
+    limit: int,
+    follow: bool,
+    thread: str,
+    kind: str,
+    actor: str,
+    before: int | None,
+    since: int | None,
+) -> None:
+    """Show the newest entries, oldest first.
+
+    With -f it goes on until it is interrupted; with --json, each entry is then one line.
+    """
+    which = _Filter(thread=thread, kind=kind, actor=actor)
+    if follow:
+        if before is not None:
+            raise BadArgument("--before does not go with -f", "Leave one of them out.")
+        _follow(options, which, limit, since)
+        return
+    answer(
+        options,
+        lambda state: state.journal.tail(limit=limit, before=before, since=since, **which),
+        lambda page, seen: render.journal_page(
+            page, seen.now, forward=since is not None, room=render.ALL
+        ),
+    )
+
+
+def _follow(options: Options, which: _Filter, limit: int, since: int | None) -> None:
+    """Print entries until the reader leaves or a signal comes; both are a good end."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_following(options, which, limit, since))
+
+
+async def _following(options: Options, which: _Filter, limit: int, since: int | None) -> None:
+    async with opened(options) as state:
+        if not state.caller.project:
+            raise ProjectUnknown.among(await known_projects(state))
+        if since is None:
+            page = await state.journal.tail(limit=limit, **which)
+            _print(page.entries, state, options.as_json)
+            since = state.totals.event
+        while not _reader_left():
+            page = await state.journal.tail(since=since, limit=_PAGE, **which)
+            _print(page.entries, state, options.as_json)
+            if len(page.entries) == _PAGE:
+                since = page.entries[-1].seq
+            else:
+                since = state.totals.event
+                await asyncio.sleep(_PAUSE)
+
+
+def _print(entries: Sequence[JournalEntry], state: State, as_json: bool) -> None:
+    now = state.database.clock.now()
+    for entry in entries:
+        if as_json:
+            print_json(entry, indent=None)
+        else:
+            print_text("\n".join([render.entry_head(entry, now), *render.indented(entry.text)]))
+
+
+def _reader_left() -> bool:
+    """Whether the other end of the pipe is closed, told without writing to it."""
+    if not hasattr(select, "poll"):
+        return False
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+@journal.command()
+@click.argument("text", type=TextOrStdin())
+@click.option("--kind", default="", help="What it is: note, decision, dead_end.")
+@click.option("--thread", default="", help="The thread that it is about.")
+@click.option("--idempotency-key", default="", help="The same key writes the entry once.")
+@store_options(*ON_PROJECT)
+def append(options: Options, text: str, kind: str, thread: str, idempotency_key: str) -> None:
+    """Write an entry; a TEXT of - is read from standard input."""
+    answer(
+        options,
+        lambda state: state.journal.append(
+            text, kind=kind, thread=thread, idempotency_key=idempotency_key
+        ),
+        lambda entry, seen: render.journal_saved(entry, seen.now),
+        writes=True,
+    )

@@ -1,0 +1,48 @@
+"""`mcp-state search` and `mcp-state history`."""
+
+from __future__ import annotations
+
+import click
+
+from mcp_state import render
+from mcp_state.cli.common import COUNT, NUMBER, ON_PROJECT, Options, answer, store_options
+
+
+@click.command()
+@click.argument("query", nargs=-1, required=True)
+@click.option("--kind", multiple=True, help="memory, thread or journal. Repeatable.")
+@click.option("--limit", type=COUNT, default=10, show_default=True, help="At most so many.")
+@click.option("--cursor", default="", help="Go on where the page before ended.")
+@store_options(*ON_PROJECT)
+def search(
+    options: Options, query: tuple[str, ...], kind: tuple[str, ...], limit: int, cursor: str
+) -> None:
+    """Find text in memory, threads and the journal.
+
+    QUERY is plain words or parts of words; the best matches come first.
+    """
+    words = " ".join(query)
+    answer(
+        options,
+        lambda state: state.search.find(words, kinds=kind, limit=limit, cursor=cursor),
+        lambda page, seen: render.search_page(page, seen.now, words),
+    )
+
+
+@click.command()
+@click.argument("subject", required=False, default="")
+@click.option("--since", type=NUMBER, help="Event number; reads forward from there.")
+@click.option("--limit", type=COUNT, default=20, show_default=True, help="At most so many.")
+@store_options(*ON_PROJECT)
+def history(options: Options, subject: str, since: int | None, limit: int) -> None:
+    """Show what changed, by whom and when.
+
+    SUBJECT is KIND:NAME, such as thread:pr-830 or memory:plan; without it, everything.
+    """
+    answer(
+        options,
+        lambda state: state.events.history(subject, since=since, limit=limit),
+        lambda page, seen: render.history(
+            page, seen.now, subject, forward=since is not None, room=render.ALL
+        ),
+    )

@@ -1,0 +1,154 @@
+"""`mcp-state memory`: named texts that the next session reads."""
+
+from __future__ import annotations
+
+import click
+
+from mcp_state import render
+from mcp_state.api import State
+from mcp_state.cli.common import (
+    COUNT,
+    NUMBER,
+    ON_PROJECT,
+    Options,
+    Seen,
+    TextOrStdin,
+    answer,
+    store_options,
+)
+from mcp_state.cli.groups import Fallback
+from mcp_state.errors import BadArgument
+from mcp_state.models import MemoryBlock, MemoryPage, MissingBlock
+
+_ALL_BLOCKS = 1_000_000
+_expected = click.option(
+    "--expected-version", type=NUMBER, help="Refuse if it moved on; 0: must be new."
+)
+
+
+@click.group(cls=Fallback, fallback="get")
+def memory() -> None:
+    """Read or change working memory; `memory [KEY]` reads it."""
+
+
+@memory.command()
+@click.argument("key", required=False)
+@click.option("--version", type=NUMBER, help="An earlier version of the block.")
+@store_options(*ON_PROJECT)
+def get(options: Options, key: str | None, version: int | None) -> None:
+    """Show one block, or all of them."""
+    if key is None and version is not None:
+        raise BadArgument("--version came without a key", "Name the block.")
+
+    async def read(state: State) -> MemoryBlock | MissingBlock | MemoryPage:
+        if key is None:
+            return await state.memory.blocks(limit=_ALL_BLOCKS)
+        return await state.memory.get(key, version=version)
+
+    answer(options, read, _shown)
+
+
+def _shown(result: MemoryBlock | MissingBlock | MemoryPage, seen: Seen) -> str:
+    if isinstance(result, MemoryBlock):
+        return render.memory_block(result, seen.now)
+    if isinstance(result, MissingBlock):
+        return render.memory_missing(result, seen.now)
+    return render.memory_page(result, seen.now, render.ALL)
+
+
+def _saved(block: MemoryBlock, seen: Seen) -> str:
+    return render.memory_saved(block, seen.now)
+
+
+@memory.command("set")
+@click.argument("key")
+@click.argument("value", type=TextOrStdin())
+@_expected
+@click.option("--ttl", default="", help="Let it expire after 90s, 20m, 4h or 3d.")
+@store_options(*ON_PROJECT)
+def set_(options: Options, key: str, value: str, expected_version: int | None, ttl: str) -> None:
+    """Create or replace a block.
+
+    A VALUE of - is read from standard input.
+    """
+    answer(
+        options,
+        lambda state: state.memory.set(key, value, expected_version=expected_version, ttl=ttl),
+        _saved,
+        writes=True,
+    )
+
+
+@memory.command()
+@click.argument("key")
+@click.argument("text", type=TextOrStdin())
+@_expected
+@click.option("--idempotency-key", default="", help="The same key adds the text once.")
+@store_options(*ON_PROJECT)
+def append(
+    options: Options, key: str, text: str, expected_version: int | None, idempotency_key: str
+) -> None:
+    """Add text as it is at the end of a block.
+
+    A TEXT of - is read from standard input.
+    """
+    answer(
+        options,
+        lambda state: state.memory.append(
+            key, text, expected_version=expected_version, idempotency_key=idempotency_key
+        ),
+        _saved,
+        writes=True,
+    )
+
+
+@memory.command()
+@click.argument("key")
+@_expected
+@store_options(*ON_PROJECT)
+def delete(options: Options, key: str, expected_version: int | None) -> None:
+    """Delete a block; its versions can be restored."""
+    answer(
+        options,
+        lambda state: state.memory.delete(key, expected_version=expected_version),
+        lambda block, seen: render.memory_deleted(block, seen.now),
+        writes=True,
+    )
+
+
+@memory.command()
+@click.argument("key")
+@click.argument("version", type=COUNT)
+@store_options(*ON_PROJECT)
+def restore(options: Options, key: str, version: int) -> None:
+    """Make an old version of a block current again."""
+    answer(options, lambda state: state.memory.restore(key, version), _saved, writes=True)
+
+
+@memory.command()
+@click.argument("key")
+@click.option("--reason", required=True, help="What agents are told when they want to change it.")
+@store_options(*ON_PROJECT)
+def lock(options: Options, key: str, reason: str) -> None:
+    """Keep agents from changing a block until it is unlocked."""
+    if not reason.strip():
+        raise BadArgument("--reason is empty", "Say why; agents are shown it.")
+    answer(
+        options,
+        lambda state: state.memory.lock(key, reason),
+        lambda block, seen: f"locked: {render.block_facts(block, seen.now)}",
+        writes=True,
+    )
+
+
+@memory.command()
+@click.argument("key")
+@store_options(*ON_PROJECT)
+def unlock(options: Options, key: str) -> None:
+    """Let a locked block be changed again."""
+    answer(
+        options,
+        lambda state: state.memory.lock(key, ""),
+        lambda block, seen: f"unlocked: {render.block_facts(block, seen.now)}",
+        writes=True,
+    )

@@ -1,0 +1,64 @@
+"""`mcp-state projects`: what the store holds, and names for it."""
+
+from __future__ import annotations
+
+import click
+
+from mcp_state import render
+from mcp_state.cli.common import ON_STORE, Options, answer, store_options
+from mcp_state.cli.groups import Fallback
+
+_ON_NAMED = ("db", "agent", "json")
+
+
+@click.group(cls=Fallback, fallback="list")
+def projects() -> None:
+    """List the projects of the store, rename one, or merge two."""
+
+
+@projects.command("list")
+@store_options(*ON_STORE)
+def list_(options: Options) -> None:
+    """List the projects, the most active first."""
+    answer(
+        options,
+        lambda state: state.projects.list(),
+        lambda found, seen: render.projects(found, seen.now),
+        scoped=False,
+    )
+
+
+@projects.command()
+@click.argument("old")
+@click.argument("new")
+@store_options(*_ON_NAMED)
+def rename(options: Options, old: str, new: str) -> None:
+    """Give a project another name; the old one still leads to it."""
+    answer(
+        options,
+        lambda state: state.projects.rename(new),
+        lambda project, seen: f"renamed: {render.projects([project], seen.now)}",
+        writes=True,
+        named=old,
+        scoped=False,
+    )
+
+
+@projects.command()
+@click.argument("source", metavar="FROM")
+@click.argument("into")
+@store_options(*_ON_NAMED)
+def merge(options: Options, source: str, into: str) -> None:
+    """Move everything of a project into another.
+
+    Both names lead there afterwards. Threads and blocks whose names are taken there are kept
+    apart as "NAME (from FROM)".
+    """
+    answer(
+        options,
+        lambda state: state.projects.merge(into),
+        lambda project, seen: f"merged: {render.projects([project], seen.now)}",
+        writes=True,
+        named=source,
+        scoped=False,
+    )

@@ -1,0 +1,106 @@
+"""Colour and tables for people; imported only if a terminal is there, since `rich` is slow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, cast
+
+from rich.console import Console, Group, RenderableType
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from mcp_state import render
+from mcp_state.cli.output import safe
+from mcp_state.models import Event, EventPage, Project, Status, Thread, ThreadPage
+from mcp_state.times import Clock, ago
+
+_COLOURS = {
+    Status.ACTIVE: "green",
+    Status.WATCHING: "cyan",
+    Status.BLOCKED: "yellow",
+    Status.DONE: "dim",
+    Status.DROPPED: "dim",
+}
+_DUE = "bold red"
+_HIGHLIGHTS = (
+    *((re.compile(rf"\[{status}\b[^\]\n]*\]"), colour) for status, colour in _COLOURS.items()),
+    (re.compile(r"\bdue \d+ \w+ ago\b"), _DUE),
+    (re.compile(r"^ok\b", re.MULTILINE), "green"),
+    (re.compile(r"^warning\b", re.MULTILINE), "yellow"),
+    (re.compile(r"^damage\b", re.MULTILINE), "bold red"),
+)
+
+
+def show(result: Any, text: str, scope: str) -> None:
+    """Print a result within the width of the terminal; stored text can't command it."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    console.print(_drawn(result, text, Clock().now()))
+    if scope:
+        console.print(Text(safe(scope), style="dim"))
+
+
+def _drawn(result: Any, text: str, now: datetime) -> RenderableType:
+    head = Text(safe(text.partition("\n")[0]))
+    match result:
+        case ThreadPage(threads=threads) if threads:
+            return Group(head, _threads(threads, now))
+        case EventPage(events=events) if events:
+            return Group(head, _events(events, now))
+        case [Project(), *_]:
+            return _projects(cast(Sequence[Project], result), now)
+        case _:
+            shown = Text(safe(text))
+            for pattern, style in _HIGHLIGHTS:
+                shown.highlight_regex(pattern, style)
+            return shown
+
+
+def _threads(threads: Sequence[Thread], now: datetime) -> Table:
+    table = _table("thread", "status", "what")
+    for thread in threads:
+        style = _DUE if thread.due else _COLOURS[thread.status]
+        status = Text(safe(render.thread_status(thread, now)[1:-1]), style=style)
+        _, *details = render.thread_lines(thread, now)
+        what = "\n".join([thread.title, *(line.strip() for line in details)])
+        table.add_row(safe(thread.name), status, safe(what))
+    return table
+
+
+def _events(events: Sequence[Event], now: datetime) -> Table:
+    table = _table("event", "who", "what", "change", "when")
+    for event in events:
+        what = f"{event.kind} {render.shown_name(event)}"
+        cells = (event.actor.agent, what, event.summary, ago(event.at, now))
+        table.add_row(str(event.seq), *(safe(render.one_line(cell)) for cell in cells))
+    return table
+
+
+def _projects(projects: Sequence[Project], now: datetime) -> Table:
+    table = _table("project", "threads", "journal", "blocks", "events", "changed", "leads here")
+    for project in projects:
+        totals = project.totals
+        numbers = (totals.all_threads, totals.journal, totals.memory, totals.event)
+        changed = ago(project.changed_at, now) if project.changed_at else "never"
+        leads = "\n".join([*project.other_names, *project.directories])
+        table.add_row(safe(project.name), *(f"{n:,}" for n in numbers), changed, safe(leads))
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+@contextmanager
+def progress(title: str) -> Generator[Callable[[int, int], None]]:
+    """A bar on stderr that leaves nothing behind."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

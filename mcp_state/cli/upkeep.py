@@ -1,0 +1,92 @@
+"""`mcp-state doctor`, `backup` and `restore`: the file of the store."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from mcp_state import render
+from mcp_state.cli.common import ON_STORE, Options, store_options
+from mcp_state.cli.output import print_result, progress
+from mcp_state.store import backup as backups
+from mcp_state.store.doctor import Report, examine
+
+
+@click.command()
+@store_options(*ON_STORE)
+@click.pass_context
+def doctor(ctx: click.Context, options: Options) -> None:
+    """Examine the store, and say what is wrong and the way out.
+
+    Nothing is changed. The exit code is 1 if something is damaged.
+    """
+    with progress("examining"):
+        report = asyncio.run(examine(options.settings.db))
+    print_result(report, "\n".join(_told(report)), as_json=options.as_json)
+    if report.damaged:
+        ctx.exit(1)
+
+
+def _told(report: Report) -> Iterator[str]:
+    """The report in lines, what is wrong at the end."""
+    yield f"store    {report.path}"
+    if report.exists:
+        wal = f" and {report.wal_size:,} in its -wal" if report.wal_size else ""
+        yield f"size     {report.size:,} bytes{wal}, {render.plural(report.changes, 'change')}"
+        yield f"schema   {report.schema}, journal {report.journal_mode or 'unknown'}"
+        yield f"files    {report.permissions or 'unknown permissions'}"
+    yield f"disk     {report.journal_reason}"
+    if report.writer is not None:
+        command = render.one_line(report.writer.command) or "unknown"
+        yield f"writing  process {report.writer.pid}: {command}"
+    for totals in report.projects:
+        yield f"project  {render.scope(totals)}"
+    sound = [finding for finding in report.findings if finding.severity == "ok"]
+    if sound:
+        yield f"ok       {', '.join(finding.what for finding in sound)}"
+    for finding in report.problems:
+        yield f"{finding.severity:8} {render.one_line(finding.what, 1000)}"
+        if finding.way_out:
+            yield f"         {finding.way_out}"
+    if not report.problems:
+        yield "Nothing is wrong."
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
+@store_options(*ON_STORE)
+def backup(options: Options, file: Path, overwrite: bool) -> None:
+    """Copy the store to FILE while others go on using it."""
+    with progress("copying") as report:
+        made = asyncio.run(
+            backups.back_up(options.settings.db, str(file), overwrite=overwrite, progress=report)
+        )
+    changes = render.plural(made.changes, "change")
+    text = f"saved {changes} in {made.path} ({made.size:,} bytes)"
+    print_result(made, text, as_json=options.as_json)
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@store_options(*ON_STORE)
+def restore(options: Options, file: Path) -> None:
+    """Put the backup FILE in the place of the store.
+
+    What was there is kept beside it; servers that run go on with the backup.
+    """
+    with progress("restoring") as report:
+        done = asyncio.run(
+            backups.restore(options.settings.db, os.path.abspath(file), progress=report)
+        )
+    changes = render.plural(done.changes, "change")
+    lines = [f"restored {changes} from {done.backup} to {done.path}"]
+    if done.lost:
+        lost = render.plural(done.lost, "change")
+        lines.append(f"not in it, since made after the backup: {lost}")
+    lines += [f"kept what was there: {moved}" for moved in done.moved]
+    print_result(done, "\n".join(lines), as_json=options.as_json)
