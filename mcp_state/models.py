@@ -252,11 +252,15 @@ class ThreadDetail:
 
 @dataclass(frozen=True, slots=True)
 class ThreadPage:
-    """Threads in the order to work on them; `cursor` asks for the next page."""
+    """Threads in the order to work on them; `cursor` asks for the next page.
+
+    `capped` says that `total` is too low: more than 1,000 due ones of a status are not counted.
+    """
 
     threads: Sequence[Thread]
     total: int
     cursor: str = ""
+    capped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +325,7 @@ class Packet:
     """The wake-up packet: what was gathered, and `text`, which fits the token budget.
 
     `since` is the event number after which `changes` count as news; `news` is how many there are.
+    `due_count` is per status; 1,001 stands for more than 1,000.
     """
 
     text: str
@@ -331,7 +336,7 @@ class Packet:
     active: Sequence[Thread]
     due: Sequence[Thread]
     blocked: Sequence[Thread]
-    due_count: int
+    due_count: Mapping[Status, int]
     memory: Sequence[MemoryBlock]
     journal: Sequence[JournalEntry]
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Literal
 
 from mcp_state import render
 from mcp_state.errors import BadArgument
@@ -27,6 +28,7 @@ from mcp_state.models import (
 from mcp_state.store import journal, memory, thread_rows
 from mcp_state.store.database import Database, reads
 from mcp_state.store.events import last_events
+from mcp_state.store.text import clean
 from mcp_state.store.transaction import Reading
 from mcp_state.times import ago, from_text, to_text
 
@@ -88,7 +90,7 @@ class Orient:
             )
         if not self.caller.project:
             text = render.unknown_project(tx.known_projects()) + "\n[no project]"
-            return Packet(text, None, 0, 0, (), (), (), (), 0, (), ())
+            return Packet(text, None, 0, 0, (), (), (), (), {}, (), ())
         packet = _gather(tx, since, self.database.limits.block)
         text = _text(packet, tx.totals(), self.caller, tx.at, max_tokens * CHARS_PER_TOKEN)
         return replace(packet, text=text)
@@ -96,29 +98,29 @@ class Orient:
 
 def _gather(tx: Reading, since: int | None, block_limit: int) -> Packet:
     actor = tx.caller.actor
-    mine = tx.scalar(_MINE, {"session": actor.session}) if actor.session else None
-    if mine is None:
-        params = {"agent": actor.agent, "worktree": tx.caller.worktree}
-        mine = tx.scalar(_EARLIER, params)
-    last_here = from_text(tx.scalar(_AT, {"last": mine})) if mine else None
-    start = since if since is not None else mine or 0
+    seen = tx.scalar(_MINE, {"session": actor.session}) if actor.session else None
+    if seen is None:
+        params = {"agent": actor.agent, "worktree": clean(tx.caller.worktree)[0]}
+        seen = tx.scalar(_EARLIER, params)
+    last_here = from_text(tx.scalar(_AT, {"last": seen})) if seen else None
+    start = since if since is not None else seen or 0
     totals = tx.totals()
-    changes = last_events(tx, start, 60) if mine or since is not None else []
+    changes = last_events(tx, start, 60) if seen or since is not None else []
     if len(changes) < _ALWAYS:
         earliest = to_text(tx.at - _RECENT)
         recent = [e for e in last_events(tx, 0, _ALWAYS) if to_text(e.at) >= earliest]
         changes = recent if len(recent) > len(changes) else changes
     active = thread_rows.list_threads(tx, Status.ACTIVE, False, 25, "").threads
-    leased = thread_rows.leased(tx, 10)
-    names = {thread.name for thread in leased}
+    mine = thread_rows.held_here(tx, 10)
+    names = {thread.name for thread in mine}
     blocked = thread_rows.list_threads(tx, Status.BLOCKED, False, 25, "").threads
     return Packet(
         text="",
         last_here=last_here,
         since=start,
-        news=max(0, totals.event - start) if mine or since is not None else 0,
+        news=max(0, totals.event - start) if seen or since is not None else 0,
         changes=changes,
-        active=[*leased, *(t for t in active if t.name not in names)],
+        active=[*mine, *(t for t in active if t.name not in names)],
         due=thread_rows.list_threads(tx, None, True, 25, "").threads,
         blocked=[t for t in blocked if not t.due],
         due_count=thread_rows.count_due(tx),
@@ -139,57 +141,97 @@ class _Section:
     step: int  # how much less each further item is worth
     shown: int = 0
     reverse: bool = False
+    total_is: Literal["", " at least", " at most"] = ""
+
+    @property
+    def vital(self) -> bool:
+        """Whether its first item stays longer than the headings of other parts."""
+        return self.first < 2
 
     def lines(self) -> list[str]:
         """The part as it stands now."""
         items = list(self.items[: self.shown])
         if self.reverse:
             items.reverse()
-        left = self.total - self.shown
-        head = self.title if not left else f"{self.title} ({self._rest(left)})"
-        return [head, *(f"    {line}" for item in items for line in item)]
+        return [self.heading(), *(f"    {line}" for item in items for line in item)]
 
-    def _rest(self, left: int) -> str:
+    def heading(self) -> str:
+        """Its title, and what is left out."""
+        left = self.total - self.shown
+        if not left:
+            return self.title
         plus = "+" if self.shown else ""
         unit = " more" if self.shown else ""
-        return f"{plus}{left:,}{unit}: {self.more}"
+        return f"{self.title} ({plus}{left:,}{unit}{self.total_is}: {self.more})"
 
 
 def _text(packet: Packet, totals: Totals, caller: Caller, now: datetime, room: int) -> str:
     head = _head(packet, totals, caller, now)
     last = render.scope(totals)
+    if _size([head, WRITE_BACK, last]) > room:
+        last = render.scope(replace(totals, remark=""))
     if not totals.exists:
-        return "\n".join([head, *_BEGIN, last])
+        begin = list(_BEGIN)
+        while _size([head, *begin, last]) > room:
+            begin.pop()
+        return "\n".join([head, *begin, last])
     sections = [s for s in _sections(packet, totals, caller, now, room) if s.total]
     guide = _GUIDE if room >= 6000 else ()
-    fixed = [head, WRITE_BACK, *guide, last]
-    used = sum(len(line) + 1 for line in fixed) - 1
-    for section in sections:
-        used += sum(len(line) + 1 for line in section.lines())
-    while used > room and sections:  # even the headings are too much: the least valuable go
-        least = max(sections, key=lambda s: s.first)
-        used -= sum(len(line) + 1 for line in least.lines())
+    left = room - _size([head, WRITE_BACK, *guide, last])
+    cut = _fit_headings(sections, left)
+    _fill(sections, left - _size(cut) - sum(_size(section.lines()) for section in sections))
+    body = [line for section in sections for line in section.lines()]
+    return "\n".join([head, *body, *cut, WRITE_BACK, *guide, last])
+
+
+def _size(lines: Sequence[str]) -> int:
+    return sum(len(line) + 1 for line in lines)
+
+
+def _fit_headings(sections: list[_Section], room: int) -> list[str]:
+    """Show the first item of what matters most, and the headings that fit beside it.
+
+    Returns:
+        A line that names the parts which were left out.
+    """
+    vital = [section for section in sections if section.vital and section.items]
+    for section in vital:
+        section.shown = 1
+    cut: list[str] = []
+    left_out: list[str] = []
+    while sum(_size(section.lines()) for section in sections) + _size(cut) > room:
+        least = max(sections, key=lambda section: section.first)
+        if least.vital and least.shown:
+            least.shown = 0
+            continue
         sections.remove(least)
+        left_out.insert(0, least.title)
+        cut = [f"(no room for {', '.join(left_out)}: orient(max_tokens=2000))"]
+        if not sections and _size(cut) > room:
+            return []
+    return cut
+
+
+def _fill(sections: Sequence[_Section], room: int) -> None:
+    """Show items in the order of their value; a part ends with the first that does not fit."""
     offers = sorted(
         (section.first + section.step * i, n, i)
         for n, section in enumerate(sections)
-        for i in range(len(section.items))
+        for i in range(section.shown, len(section.items))
     )
     closed: set[int] = set()
     for _, n, i in offers:
         section = sections[n]
         if n in closed or i != section.shown:
             continue
-        before = sum(len(line) + 1 for line in section.lines())
+        before = len(section.heading())
         section.shown += 1
-        after = sum(len(line) + 1 for line in section.lines())
-        if used + after - before > room:
+        added = len(section.heading()) - before + sum(len(line) + 5 for line in section.items[i])
+        if added > room:
             section.shown -= 1
             closed.add(n)
         else:
-            used += after - before
-    body = [line for section in sections for line in section.lines()]
-    return "\n".join([head, *body, WRITE_BACK, *guide, last])
+            room -= added
 
 
 def _head(packet: Packet, totals: Totals, caller: Caller, now: datetime) -> str:
@@ -210,15 +252,15 @@ def _sections(
     roomy = room >= 6000
     changes = _changes(packet.changes, caller, now)
     hidden = packet.news - len(packet.changes)
-    open_blocked = totals.threads.get("blocked", 0)
-    blocked_due = sum(t.status is Status.BLOCKED for t in packet.due)
-    watching = totals.threads.get("watching", 0)
+    due = packet.due_count
+    many_due = any(count > thread_rows.MOST_COUNTED for count in due.values())
+    later = {status: totals.threads.get(status, 0) - count for status, count in due.items()}
     return [
         _Section(
             "SINCE YOU WERE HERE" if packet.news else "LAST CHANGES",
             changes,
             len(changes) + max(0, hidden),
-            f"history(since={packet.since})",
+            f"history(since={packet.since})" if packet.news else "history()",
             4,
             4,
         ),
@@ -233,26 +275,29 @@ def _sections(
         _Section(
             "DUE",
             [_thread(t, now, session) for t in packet.due],
-            packet.due_count,
+            sum(due.values()),
             "thread_list(due=true)",
             1,
             2,
+            total_is=" at least" if many_due else "",
         ),
         _Section(
             "BLOCKED",
             [_thread(t, now, session) for t in packet.blocked],
-            max(open_blocked - blocked_due, len(packet.blocked)),
+            max(later[Status.BLOCKED], len(packet.blocked)),
             'thread_list(status="blocked")',
             6,
             4,
+            total_is=_at_most(due[Status.BLOCKED]),
         ),
         _Section(
             "WATCHING",
             [],
-            max(0, watching - sum(t.status is Status.WATCHING for t in packet.due)),
+            max(0, later[Status.WATCHING]),
             'thread_list(status="watching")',
             9,
             4,
+            total_is=_at_most(due[Status.WATCHING]),
         ),
         _Section(
             "MEMORY",
@@ -272,6 +317,11 @@ def _sections(
             reverse=True,
         ),
     ]
+
+
+def _at_most(due: int) -> Literal["", " at most"]:
+    """What a number of threads is, from which so many due ones were taken."""
+    return " at most" if due > thread_rows.MOST_COUNTED else ""
 
 
 def _thread(thread: Thread, now: datetime, session: str) -> list[str]:
