@@ -32,12 +32,23 @@ from mcp_state.times import ago, span
 
 LONGEST = 10_000
 _ROOM = LONGEST - 600  # for the first and last lines
+_NAMES = 1000  # for the names of blocks that are not shown
+_SHORTER = 200  # of each text of a thread that is too long for one answer
+ALL = 1 << 40
+"""As `room`: leave nothing out."""
 
 
 def one_line(text: str, limit: int = 160) -> str:
     """A text in one line of at most `limit` characters."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def name(text: str, limit: int = 160) -> str:
+    """A name as it was written, so that it can be copied; one that looks like ours is quoted."""
+    line = " ".join(text.splitlines())
+    line = line if len(line) <= limit else line[: limit - 1] + "…"
+    return f'"{line}"' if line.startswith(("[", "error:", "note:")) else line
 
 
 def indented(text: str, indent: str = "    ") -> list[str]:
@@ -47,7 +58,7 @@ def indented(text: str, indent: str = "    ") -> list[str]:
 
 def quoted(text: str) -> str:
     """A name as an argument of a call that the answer proposes."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '"' + " ".join(text.splitlines()).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def by(actor: Actor, at: datetime, now: datetime) -> str:
@@ -64,27 +75,27 @@ def plural(count: int, noun: str) -> str:
 
 def scope(totals: Totals) -> str:
     """The last line of every answer: which project, how it was found, and its counts."""
-    how = f" (from {totals.how})" if totals.how else ""
+    how = f" (from {one_line(totals.how)})" if totals.how else ""
     if not totals.project:
         return "[no project]"
     if not totals.exists:
-        line = f"[{one_line(totals.project)}{how} · nothing stored yet]"
+        line = f"[{name(totals.project)}{how} · nothing stored yet]"
     else:
         threads = plural(totals.all_threads, "thread")
-        line = f"[{one_line(totals.project)}{how} · {threads} · event {totals.event}]"
+        line = f"[{name(totals.project)}{how} · {threads} · event {totals.event}]"
     return f"note: {one_line(totals.remark, 400)}\n{line}" if totals.remark else line
 
 
-def unknown_project(known: Sequence[str]) -> str:
-    """The answer to a read that belongs to no project."""
+def unknown_project(known: Sequence[str], argument: str = 'project="NAME"') -> str:
+    """The answer to a read that belongs to no project; `argument` is what would tell."""
     if not known:
         return (
             "This call does not say which project it belongs to, and the store holds none yet. "
-            'Pass project="NAME"; the first write makes it.'
+            f"Pass {argument}; the first write makes it."
         )
     return (
-        'This call does not say which project it belongs to. Pass project="NAME"; known are:\n'
-        + "\n".join(f"  {one_line(name)}" for name in known)
+        f"This call does not say which project it belongs to. Pass {argument}; known are:\n"
+        + "\n".join(f"  {name(n)}" for n in known)
     )
 
 
@@ -105,13 +116,19 @@ def fitted(lines: Iterable[str], room: int = _ROOM) -> tuple[list[str], int]:
 
 
 def memory_block(block: MemoryBlock, now: datetime) -> str:
-    """The text of a block, then what is known about it."""
-    return f"{block.value}\n{_block_facts(block, now)}"
+    """The text of a block as it is, and what is known about it.
+
+    That comes last, but first if the text begins like an error of ours.
+    """
+    if block.value.lstrip().startswith("error:"):
+        return f"{block_facts(block, now)}\n{block.value}"
+    return f"{block.value}\n{block_facts(block, now)}"
 
 
-def _block_facts(block: MemoryBlock, now: datetime) -> str:
+def block_facts(block: MemoryBlock, now: datetime) -> str:
+    """What is known about a block besides its text."""
     words = [
-        f"{one_line(block.key)} · version {block.version}"
+        f"{name(block.key)} · version {block.version}"
         + ("" if block.current else " (not the current one)"),
         f"{len(block.value)}/{block.limit} chars",
         by(block.changed_by, block.changed_at, now),
@@ -125,7 +142,8 @@ def _block_facts(block: MemoryBlock, now: datetime) -> str:
 
 def memory_missing(block: MissingBlock, now: datetime) -> str:
     """No such block: why, and which there are."""
-    key = one_line(block.key)
+    key = name(block.key)
+    last = block.version if block.expired_at else block.version - 1
     if block.expired_at is not None:
         why = f"block {quoted(key)} expired {ago(block.expired_at, now)}"
     elif block.version:
@@ -133,48 +151,52 @@ def memory_missing(block: MissingBlock, now: datetime) -> str:
     else:
         why = f"no such block {quoted(key)}"
     if block.version:
-        why += f"; its {plural(block.version, 'version')} can still be read with version=N"
+        why += f"; memory_get(key={quoted(key)}, version={last}) still reads its last text"
     if not block.keys:
-        return f"{why}. There are no blocks yet; memory_set makes one."
+        return f"{why}. There are no blocks now; memory_set makes one."
     more = f" and {block.count - len(block.keys)} more" if block.count > len(block.keys) else ""
-    return f"{why}. Existing keys: {', '.join(one_line(k, 60) for k in block.keys)}{more}."
+    return f"{why}. Existing keys: {', '.join(name(k, 60) for k in block.keys)}{more}."
 
 
-def memory_page(page: MemoryPage, now: datetime) -> str:
+def memory_page(page: MemoryPage, now: datetime, room: int = _ROOM) -> str:
     """All blocks: in full as long as there is room, then their names."""
     if not page.blocks:
         return "No blocks yet. memory_set(key, value) makes one."
     head = f"{plural(page.count, 'block')}:"
     lines: list[str] = []
-    room = _ROOM - len(head)
     short: list[str] = []
-    for block in page.blocks:
-        one = [_block_facts(block, now), *indented(block.value)]
-        size = sum(len(line) + 1 for line in one)
+    whole = [[block_facts(block, now), *indented(block.value)] for block in page.blocks]
+    sizes = [sum(len(line) + 1 for line in one) for one in whole]
+    if sum(sizes) > room:
+        room -= _NAMES
+    for block, one, size in zip(page.blocks, whole, sizes, strict=True):
         if short or size > room:
-            short.append(one_line(block.key, 60))
+            short.append(name(block.key, 60))
         else:
             room -= size
             lines += one
     if short:
-        kept, left = fitted(short, 1500)
-        more = f" and {left + page.count - len(page.blocks)} more" if left else ""
-        head += f" {len(short)} are only named at the end, read them with memory_get(key=…)"
-        lines.append(f"also: {', '.join(kept)}{more}")
+        kept, left = fitted([f"{name}," for name in short], _NAMES - 200)
+        left += page.count - len(page.blocks)
+        head += f" {len(page.blocks) - len(short)} in full" if lines else ""
+        head += f"{',' if lines else ''} {len(kept)} only named at the end: memory_get(key=…)"
+        head += f'; {left:,} more are not named: search(query, kinds=["memory"])' if left else ""
+        more = f" and {left:,} more" if left else ""
+        lines.append(f"also: {' '.join(kept).removesuffix(',')}{more}")
     return "\n".join([head, *lines])
 
 
 def memory_saved(block: MemoryBlock, now: datetime) -> str:
     """What a write left behind."""
     if block.repeated:
-        return f"already added with this idempotency_key; unchanged: {_block_facts(block, now)}"
-    return f"saved: {_block_facts(block, now)}"
+        return f"already added with this idempotency_key; unchanged: {block_facts(block, now)}"
+    return f"saved: {block_facts(block, now)}"
 
 
 def memory_deleted(block: MemoryBlock, now: datetime) -> str:
     """A block that is no longer there."""
     return (
-        f"deleted: {one_line(block.key)}, which was at version {block.version}. "
+        f"deleted: {name(block.key)}, which was at version {block.version}. "
         f"memory_restore(key={quoted(block.key)}, version={block.version}) brings it back."
     )
 
@@ -192,7 +214,7 @@ def thread_status(thread: Thread, now: datetime, session: str = "") -> str:
     if thread.status is Status.ACTIVE and thread.priority != 5:
         words.append(f"priority {thread.priority}")
     if thread.waits_for and thread.status is not Status.DONE:
-        words.append(f"needs {', '.join(one_line(d, 40) for d in thread.depends_on[:3])}")
+        words.append(f"needs {', '.join(name(d, 40) for d in thread.depends_on[:3])}")
     if thread.criteria:
         words.append(f"{thread.passing}/{thread.criteria} pass")
     if thread.lease is not None:
@@ -205,7 +227,7 @@ def thread_status(thread: Thread, now: datetime, session: str = "") -> str:
 def thread_lines(thread: Thread, now: datetime, session: str = "") -> list[str]:
     """A thread in a list: what it is, and what to do about it."""
     title = "" if thread.title == thread.name else f"  {one_line(thread.title, 100)}"
-    lines = [f"{one_line(thread.name)} {thread_status(thread, now, session)}{title}"]
+    lines = [f"{name(thread.name)} {thread_status(thread, now, session)}{title}"]
     if thread.waiting_on:
         since = span((now - thread.status_at).total_seconds())
         lines.append(f"    waiting on {one_line(thread.waiting_on)}, since {since}")
@@ -225,17 +247,24 @@ def counts(totals: Totals) -> str:
     return " · ".join(f"{totals.threads.get(s, 0):,} {s.value}" for s in Status)
 
 
-def thread_page(page: ThreadPage, now: datetime, totals: Totals, asked: str, session: str) -> str:
+def thread_page(
+    page: ThreadPage,
+    now: datetime,
+    totals: Totals,
+    asked: str,
+    session: str,
+    room: int = _ROOM,
+) -> str:
     """A page of the queue. `asked` is the filter in words, for an empty answer."""
     all_of_them = counts(totals)
     if not page.threads:
         if not totals.all_threads:
             return "No threads yet. thread_set(thread, title, next_action) makes one."
         return f"No {asked} here. Threads: {all_of_them}."
-    head = f"{len(page.threads)} of {page.total:,} {asked} ({all_of_them})"
+    total = "more than 1,000" if page.capped else f"{page.total:,}"
+    head = f"{len(page.threads)} of {total} {asked} ({all_of_them})"
     lines: list[str] = []
     shown = 0
-    room = _ROOM
     for thread in page.threads:
         one = thread_lines(thread, now, session)
         room -= sum(len(line) + 1 for line in one)
@@ -250,68 +279,81 @@ def thread_page(page: ThreadPage, now: datetime, totals: Totals, asked: str, ses
     return "\n".join([head, *lines])
 
 
-def thread_detail(detail: ThreadDetail, now: datetime, session: str) -> str:
+def thread_detail(detail: ThreadDetail, now: datetime, session: str, room: int = _ROOM) -> str:
     """All of one thread; what is too long for one answer is counted."""
+    whole = _detail_lines(detail, now, session, ALL)
+    kept, left = fitted(whole, room)
+    if left:
+        kept, left = fitted(_detail_lines(detail, now, session, _SHORTER), room)
+        lost = f" and the last {plural(left, 'line')} left out" if left else ""
+        shell = f"`mcp-state thread {detail.thread.name}` in a shell shows all"
+        kept.insert(1, f"(too long for one answer: texts cut at …{lost}; {one_line(shell)})")
+    return "\n".join(kept)
+
+
+def _detail_lines(detail: ThreadDetail, now: datetime, session: str, limit: int) -> list[str]:
+    """A thread with its texts up to `limit` characters; the criteria, its longest part, last."""
     thread = detail.thread
     lines = [
-        f"{one_line(thread.name)} {thread_status(thread, now, session)}  version {thread.version}",
-        f"title: {one_line(thread.title, 300)}",
+        f"{name(thread.name)} {thread_status(thread, now, session)}  version {thread.version}",
+        f"title: {one_line(thread.title, limit)}",
         f"{thread.status.value} since {span((now - thread.status_at).total_seconds())}, "
         f"changed by {by(thread.changed_by, thread.changed_at, now)}",
-        *_field("next", thread.next_action),
-        *_field("waiting on", thread.waiting_on),
-        *_field("check", thread.check),
-        *_field("evidence", thread.evidence),
-        *_field("note", thread.note),
-        *_places(thread),
+        *_field("next", thread.next_action, limit),
+        *_field("waiting on", thread.waiting_on, limit),
+        *_field("check", thread.check, limit),
+        *_field("evidence", thread.evidence, limit),
+        *_field("note", thread.note, limit),
+        *_places(thread, limit),
         *_names("depends on", thread.depends_on),
         *_names("not done yet", detail.unfinished),
         *_names("needed by", detail.needed_by),
-        *_criteria(detail, now),
     ]
     if detail.journal:
         lines.append("journal:")
         lines += [
             f"    {e.seq} {by(e.actor, e.at, now)}: {one_line(e.text)}" for e in detail.journal
         ]
-    lines.append(f"history{f' (+{detail.earlier} earlier)' if detail.earlier else ''}:")
+    earlier = f" (+{detail.earlier} earlier)" if detail.earlier else ""
+    lines.append(f"history{earlier}:")
     lines += [f"    {event_line(event, now, subject=False)}" for event in detail.history]
-    kept, left = fitted(lines)
-    if left:
-        kept.insert(1, f"({left} lines are left out below for length)")
-    return "\n".join(kept)
+    return [*lines, *_criteria(detail, now, limit)]
 
 
-def _places(thread: Thread) -> list[str]:
+def _places(thread: Thread, limit: int) -> list[str]:
     """Where the work is, the home first."""
     return [
-        f"place ({place.role}): {one_line(place.path_or_repo)}"
-        + (f", {one_line(place.note)}" if place.note else "")
+        f"place ({place.role}): {one_line(place.path_or_repo, limit)}"
+        + (f", {one_line(place.note, limit)}" if place.note else "")
         for place in sorted(thread.places, key=lambda p: p.role != "home")
     ]
 
 
 def _names(label: str, names: Sequence[str]) -> list[str]:
-    return [f"{label}: {', '.join(one_line(name, 60) for name in names)}"] if names else []
+    return [f"{label}: {', '.join(name(n, 60) for n in names)}"] if names else []
 
 
-def _criteria(detail: ThreadDetail, now: datetime) -> list[str]:
+def _criteria(detail: ThreadDetail, now: datetime, limit: int) -> list[str]:
+    """The criteria; where texts are cut, those that do not pass yet come first."""
     if not detail.criteria:
         return []
     lines = [f"criteria, {detail.thread.passing}/{detail.thread.criteria} pass:"]
-    for criterion in detail.criteria:
+    first = sorted(detail.criteria, key=lambda c: limit < ALL and c.passes)
+    for criterion in first:
         mark = "pass" if criterion.passes else "open"
-        lines.append(f"    {criterion.number} {mark}: {one_line(criterion.text, 200)}")
+        lines.append(f"    {criterion.number} {mark}: {one_line(criterion.text, limit)}")
         if criterion.checked_at is not None and criterion.checked_by is not None:
             who = by(criterion.checked_by, criterion.checked_at, now)
-            proof = f": {one_line(criterion.evidence)}" if criterion.evidence else ""
+            proof = f": {one_line(criterion.evidence, limit)}" if criterion.evidence else ""
             lines.append(f"        checked by {who}{proof}")
     return lines
 
 
-def _field(label: str, text: str) -> list[str]:
+def _field(label: str, text: str, limit: int) -> list[str]:
     if not text:
         return []
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
     if len(text) <= 160 and len(text.splitlines()) == 1:
         return [f"{label}: {one_line(text)}"]
     return [f"{label}:", *indented(text)]
@@ -330,8 +372,9 @@ def thread_claimed(answer: Thread | NothingToClaim, now: datetime, session: str)
         if not answer.active:
             return "Nothing to claim: no active thread. thread_list(due=true) shows what is due."
         return (
-            f"Nothing to claim: of {answer.active:,} active threads {answer.held:,} are held and "
-            f"{answer.waiting:,} wait for others to be done."
+            f"Nothing to claim. Active threads: {answer.active:,}, of these held: {answer.held:,}, "
+            f"waiting for others to be done: {answer.waiting:,}. "
+            "thread_list shows by whom and for what."
         )
     lease = answer.lease
     assert lease is not None
@@ -355,7 +398,7 @@ def checked(result: Checked, now: datetime) -> str:
     """A criterion, marked."""
     word = "passes" if result.criterion.passes else "does not pass"
     return (
-        f"{result.passing}/{result.criteria} pass. {one_line(result.thread)}: criterion "
+        f"{result.passing}/{result.criteria} pass. {name(result.thread)}: criterion "
         f"{result.criterion.number} {word}: {one_line(result.criterion.text, 200)}"
     )
 
@@ -377,12 +420,12 @@ def entry_head(entry: JournalEntry, now: datetime) -> str:
     return f"{entry.seq} {by(entry.actor, entry.at, now)}{about}"
 
 
-def journal_page(page: JournalPage, now: datetime, *, forward: bool) -> str:
+def journal_page(page: JournalPage, now: datetime, *, forward: bool, room: int = _ROOM) -> str:
     """Entries, oldest first; those that do not fit are left for the next call."""
     if not page.entries:
-        beyond = page.older or 0
-        return f"No entries{f' after that; {beyond:,} before' if beyond else ''}."
-    room = _ROOM
+        if forward:
+            return f"No entries after that{f'; {page.older:,} before' if page.older else ''}."
+        return f"No entries{f' before that; {page.newer:,} after' if page.newer else ''}."
     shown: list[tuple[JournalEntry, list[str]]] = []
     for entry in page.entries if forward else reversed(page.entries):
         lines = [entry_head(entry, now), *indented(entry.text)]
@@ -410,10 +453,15 @@ def journal_page(page: JournalPage, now: datetime, *, forward: bool) -> str:
 
 def event_line(event: Event, now: datetime, *, subject: bool = True, number: bool = True) -> str:
     """One change in one line."""
-    what = f"{event.kind} {one_line(shown_name(event), 80)} " if subject else ""
+    what = f"{event.kind} {name(shown_name(event), 80)} " if subject else ""
     seq = f"{event.seq} " if number else ""
     actor = one_line(event.actor.agent, 40) or "unknown"
-    return f"{seq}{actor}: {what}{one_line(event.summary, 200)} {ago(event.at, now)}"
+    words = event.summary
+    if event.operation == "refused" and event.row and event.row.get("fact"):
+        words += f": {event.row['fact']}"
+    if event.version is not None and not subject:
+        words = f"version {event.version}: {words}"
+    return f"{seq}{actor}: {what}{one_line(words, 200)} {ago(event.at, now)}"
 
 
 def shown_name(event: Event) -> str:
@@ -422,7 +470,9 @@ def shown_name(event: Event) -> str:
     return str(row.get("key") or row.get("name") or event.name)
 
 
-def history(page: EventPage, now: datetime, subject: str, *, forward: bool) -> str:
+def history(
+    page: EventPage, now: datetime, subject: str, *, forward: bool, room: int = _ROOM
+) -> str:
     """Events, oldest first."""
     if not page.events:
         return f"No events of {one_line(subject)}." if subject else "No events."
@@ -434,7 +484,7 @@ def history(page: EventPage, now: datetime, subject: str, *, forward: bool) -> s
         else:
             head += f", {count} earlier: since=0 reads from the beginning"
     lines = [event_line(event, now, subject=not subject) for event in page.events]
-    kept, left = fitted(lines)
+    kept, left = fitted(lines, room)
     if left:
         head += f"; {left} left out for length: since={page.events[len(kept) - 1].seq}"
     return "\n".join([head, *kept])
@@ -453,7 +503,7 @@ def search_page(page: SearchPage, now: datetime, query: str) -> str:
         head += f"; more: cursor={quoted(page.cursor)}"
     lines: list[str] = []
     for hit in page.hits:
-        lines.append(f"{hit.kind}:{one_line(hit.name)}  {by(hit.actor, hit.at, now)}")
+        lines.append(f"{hit.kind}:{name(hit.name)}  {by(hit.actor, hit.at, now)}")
         lines.append(f"    {one_line(hit.snippet, 240)}")
     return "\n".join([head, *lines])
 
@@ -467,11 +517,11 @@ def projects(found: Sequence[Project], now: datetime) -> str:
         when = ago(project.changed_at, now) if project.changed_at else "never"
         totals = project.totals
         lines.append(
-            f"{one_line(project.name)}  {plural(totals.all_threads, 'thread')}, "
+            f"{name(project.name)}  {plural(totals.all_threads, 'thread')}, "
             f"{totals.journal:,} in the journal, {plural(totals.memory, 'block')}, "
             f"event {totals.event}, changed {when}"
         )
         if project.other_names:
-            lines.append(f"    also: {', '.join(one_line(n) for n in project.other_names)}")
+            lines.append(f"    also: {', '.join(name(n) for n in project.other_names)}")
         lines += [f"    {one_line(directory, 300)}" for directory in project.directories]
     return "\n".join(lines)

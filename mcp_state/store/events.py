@@ -58,10 +58,11 @@ class Events:
         Raises:
             BadArgument: the subject is not KIND:NAME.
         """
-        params = {"since": since or 0, "limit": limit}
+        after = max(0, since or 0)
+        params = {"since": after, "limit": limit}
         if not subject:
             events = [event_of(row) for row in tx.all(_LAST if since is None else _AFTER, params)]
-            total = max(0, tx.totals().event - (since or 0))
+            total = max(0, tx.totals().event - after)
         else:
             params |= _subject(subject)
             sql = _SUBJECT_LAST if since is None else _SUBJECT_AFTER

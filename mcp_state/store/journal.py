@@ -122,7 +122,17 @@ class Journal:
 
         `before` (an event number) pages back; `since` reads forward from an event number. `actor`
         is an agent's name.
+
+        Raises:
+            NotFound: there is no such thread.
         """
+        if thread.strip() and tx.one(_THREAD, {"thread": fold(thread)}) is None:
+            raise NotFound.named(
+                "thread",
+                thread.strip(),
+                near_names(tx, fold(thread)),
+                "Leave thread out to read all entries.",
+            )
         return tail(tx, limit, before, since, thread, kind, actor)
 
 

@@ -251,7 +251,7 @@ class Memory:
         self._write(tx, key, value, version, expires_at)
         stored = tx.one(_BLOCK, {"name": fold(key)})
         assert stored is not None
-        size = f"{len(value)} chars"
+        size = f"{len(value)} char{'' if len(value) == 1 else 's'}"
         seq = tx.event(
             operation, f"{summary or operation}, {size}", row_of(stored), version=version
         )

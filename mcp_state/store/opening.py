@@ -81,7 +81,7 @@ def _objects(connection: sqlite3.Connection) -> set[tuple[str, str]]:
 
 def new_connection(path: str, mode: str = "") -> sqlite3.Connection:
     """A connection without transactions of its own making; `mode` is that of a SQLite URI."""
-    target = f"file:{quote(path)}?mode={mode}" if mode else path
+    target = f"file:{quote(os.fsencode(path))}?mode={mode}" if mode else path
     connection = sqlite3.connect(
         target, uri=bool(mode), isolation_level=None, check_same_thread=False, timeout=0
     )

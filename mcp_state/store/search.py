@@ -23,6 +23,11 @@ _MATCHES = """
     SELECT id, kind, name, shown, seq, uses, documents.text AS text
     FROM search JOIN documents ON documents.id = search.rowid
     WHERE search MATCH :match AND search.rowid >= :first AND search.rowid < :end
+        AND (kind <> 'memory' OR NOT EXISTS (
+            SELECT 1 FROM memory
+            WHERE project = :project AND run = '' AND memory.name = documents.name
+                AND expires_at <= :now
+        ))
     ORDER BY search.rowid DESC LIMIT :limit
 """
 _EVENT = """
@@ -112,10 +117,13 @@ class Search:
 
 
 def _kinds(kinds: Sequence[str]) -> Sequence[str]:
-    chosen = [kind.strip().lower().removesuffix("s") for kind in kinds if kind.strip()]
-    for kind in chosen:
+    chosen: list[str] = []
+    for given in filter(str.strip, kinds):
+        kind = given.strip().lower().removesuffix("s")
         if kind not in KINDS:
-            raise BadArgument(f"kind {kind[:40]!r} is unknown", f"Kinds are {', '.join(KINDS)}.")
+            raise BadArgument(f"kind {given[:40]!r} is unknown", f"Kinds are {', '.join(KINDS)}.")
+        if kind not in chosen:
+            chosen.append(kind)
     return chosen or KINDS
 
 

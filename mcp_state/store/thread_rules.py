@@ -112,7 +112,8 @@ def check_lease(tx: Reading, row: Row, token: int | None) -> None:
         now = f"{in_line(held.holder.agent, 40)} holds it now" if held else "nobody holds it now"
         raise LeaseLost(
             f"lease token {token} of thread {shown!r} is not the current one; {now}",
-            f'Nothing was changed. Read it with thread_get(thread="{shown}") before you go on.',
+            f'Nothing was changed. Read it with thread_get(thread="{shown}") before you go on'
+            + ("." if held else "; thread_claim gives a new token."),
         )
     if held is not None and not token:
         raise held_by(tx, shown, row["name"], held)
@@ -230,7 +231,7 @@ def _check_move(shown: str, old: Status, new: Status, changes: Changes) -> None:
 def _belongs(field: str, shown: str, status: Status) -> BadArgument:
     return BadArgument(
         f"{field} belongs to watching or blocked, and thread {shown!r} would be {status}",
-        f"Set status too, or leave {field} out.",
+        f"Leave {field} out, or set status to watching or blocked.",
     )
 
 

@@ -178,7 +178,7 @@ class Threads:
             EvidenceRequired: done without proof, or with criteria that do not pass.
             OverLimit: a text is too long.
         """
-        shown = tx.name(thread, "thread name")
+        shown = tx.name(thread, "thread")
         name = fold(shown)
         tx.subject = ("thread", name)
         row = tx.one(THREAD, {"name": name})
