@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from mcp_state.api import State
 from mcp_state.errors import BadArgument
+from mcp_state.models import Status
 
 SECTIONS = ("SINCE YOU WERE HERE", "NOW", "DUE", "BLOCKED", "WATCHING", "MEMORY", "JOURNAL")
 
@@ -73,7 +75,8 @@ async def test_the_packet_says_it_all_in_order(open_state: Open, clock: FakeCloc
         "memory_set for what the next session must know\n"
         "[acme (from argument) · 3 threads · event 8]"
     )
-    assert (packet.since, packet.news, packet.due_count) == (5, 3, 1)
+    assert (packet.since, packet.news) == (5, 3)
+    assert packet.due_count == {Status.WATCHING: 0, Status.BLOCKED: 1}
 
 
 async def test_an_empty_project_is_told_how_to_begin(call: Call) -> None:
@@ -95,7 +98,7 @@ async def test_news_begins_at_this_sessions_last_event(open_state: Open) -> None
 
     text = str(await mine.orient())
 
-    assert part(text, "SINCE YOU WERE HERE")[0] == "claude-code: memory after set, 1 chars just now"
+    assert part(text, "SINCE YOU WERE HERE")[0] == "claude-code: memory after set, 1 char just now"
     assert (await mine.orient()).news == 1
 
 
@@ -186,17 +189,17 @@ async def test_every_budget_is_kept_and_every_cut_says_what_shows_the_rest(
         assert lines[-1].startswith("[acme (from argument) · 120 threads")
         assert any(line.startswith("WRITE BACK journal_append") for line in lines)
         for heading in headings(text):
-            assert any(heading.startswith(name) for name in SECTIONS)
+            assert heading.startswith((*SECTIONS, "(no room for "))
         sizes.append(len(text))
     assert sizes[-1] > sizes[0]
-    text = str(await state.orient(300))
-    assert [line for line in headings(text) if "(" in line] == [
-        "SINCE YOU WERE HERE (40: history(since=201))",
-        'NOW (+39 more: thread_list(status="active"))',
-        "DUE (80: thread_list(due=true))",
-        "MEMORY (80: memory_get())",
-        "JOURNAL (40: journal_tail())",
-    ] or "NOW (" in text
+    cut = [heading for heading in headings(str(await state.orient(1000))) if "(" in heading]
+    assert [re.sub(r"\+\d+", "+N", heading) for heading in cut] == [
+        "SINCE YOU WERE HERE (+N more: history(since=201))",
+        'NOW (+N more: thread_list(status="active"))',
+        "DUE (+N more: thread_list(due=true))",
+        "MEMORY (+N more: memory_get())",
+        "JOURNAL (+N more: journal_tail())",
+    ]
 
 
 async def test_the_packet_of_20_open_threads_fits_900_tokens(connect: Connect) -> None:
