@@ -24,7 +24,8 @@ class StateError(Exception):
 
     def __str__(self) -> str:
         """The code, the fact and the next step, as the model reads them."""
-        return f"{self.code}: {self.fact}. {self.next_step}".rstrip()
+        text = f"{self.code}: {self.fact}. {self.next_step}".rstrip()
+        return " ".join(text.splitlines())  # one line, whatever it quotes
 
 
 class BadArgument(StateError):

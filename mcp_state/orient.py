@@ -88,6 +88,8 @@ class Orient:
                 f"max_tokens is {max_tokens}",
                 f"Give {LEAST_TOKENS} to {MOST_TOKENS:,}; 2,000 is the default.",
             )
+        if since is not None and since < 0:
+            raise BadArgument(f"since is {since}", "Give an event number, 0 for the beginning.")
         if not self.caller.project:
             text = render.unknown_project(tx.known_projects()) + "\n[no project]"
             return Packet(text, None, 0, 0, (), (), (), (), {}, (), ())

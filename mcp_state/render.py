@@ -461,7 +461,7 @@ def event_line(event: Event, now: datetime, *, subject: bool = True, number: boo
         words += f": {event.row['fact']}"
     if event.version is not None and not subject:
         words = f"version {event.version}: {words}"
-    return f"{seq}{actor}: {what}{one_line(words, 200)} {ago(event.at, now)}"
+    return f"{seq}{actor}: {what}{one_line(words, 200)} · {ago(event.at, now)}"
 
 
 def shown_name(event: Event) -> str:

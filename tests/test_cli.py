@@ -486,7 +486,7 @@ def test_history_shows_what_a_person_did_and_under_which_name(ok: Ok, refused: R
     ]
     assert ok("history", "--since", "2") == (
         "1 event\n"
-        "3 ben: memory plan set, 5 chars just now\n"
+        "3 ben: memory plan set, 5 chars · just now\n"
         "[acme (from --project) · 0 threads · event 3]\n"
     )
     assert refused("history", "plan", code=2).startswith("bad_argument: subject is 'plan'. Write ")

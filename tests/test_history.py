@@ -52,18 +52,18 @@ async def test_the_history_of_one_subject_shows_every_version_of_it(
     for subject in ("memory:plan", " MEMORY:PLAN ", "Memory: plan"):
         assert await call("history", subject=subject) == (
             "4 events\n"
-            "1 mcp: version 1: set, 3 chars 1 h ago\n"
-            "3 mcp: version 2: append, 7 chars just now\n"
-            f"4 mcp: {refused} (written by mcp just now) just now\n"
-            "5 mcp: version 3: deleted, was version 2 just now\n"
+            "1 mcp: version 1: set, 3 chars · 1 h ago\n"
+            "3 mcp: version 2: append, 7 chars · just now\n"
+            f"4 mcp: {refused} (written by mcp just now) · just now\n"
+            "5 mcp: version 3: deleted, was version 2 · just now\n"
             f"{scope(5)}"
         )
     assert (await call("history")).splitlines()[1:3] == [
-        "1 mcp: memory Plan set, 3 chars 1 h ago",
-        "2 mcp: journal 2 first line 1 h ago",
+        "1 mcp: memory Plan set, 3 chars · 1 h ago",
+        "2 mcp: journal 2 first line · 1 h ago",
     ]
     assert (await call("history", subject="journal:2")).splitlines()[1] == (
-        "2 mcp: first line 1 h ago"
+        "2 mcp: first line · 1 h ago"
     )
 
 
@@ -265,7 +265,7 @@ async def test_order_is_by_number_even_when_the_clock_goes_back(
     await state.journal.append("second")
     assert [event.summary for event in await all_events(state)] == ["first", "second"]
     assert [entry.text for entry in (await state.journal.tail()).entries] == ["first", "second"]
-    assert (await call("history")).splitlines()[1] == "1 codex: journal 1 first in 5 h"
+    assert (await call("history")).splitlines()[1] == "1 codex: journal 1 first · in 5 h"
 
 
 async def test_events_are_final_even_for_plain_sql(state: State, path: str) -> None:

@@ -369,7 +369,7 @@ async def test_a_claim_without_a_thread_takes_the_best_one_nobody_holds(
 async def test_nothing_to_claim_says_why(call: Call, state: State) -> None:
     assert await call("thread_claim") == (
         "Nothing to claim: no active thread. thread_list(due=true) shows what is due.\n"
-        "[acme (from --project) · 0 threads · event 0]"
+        "[acme (from --project) · nothing stored yet]"
     )
     await state.threads.set("a")
     await state.threads.set("b", depends_on=["a"])

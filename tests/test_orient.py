@@ -53,9 +53,9 @@ async def test_the_packet_says_it_all_in_order(open_state: Open, clock: FakeCloc
     assert str(packet) == (
         "project acme (from argument) · agent codex · last here 4 h ago · event 8\n"
         "SINCE YOU WERE HERE\n"
-        "    claude-code: thread fix-import claimed for 3 h 2 h ago\n"
+        "    claude-code: thread fix-import claimed for 3 h · 2 h ago\n"
         "    claude-code: 1 entry in the journal, last 2 h ago\n"
-        "    claude-code: thread pr-830 watching -> blocked (waiting on reviewer) 2 h ago\n"
+        "    claude-code: thread pr-830 watching -> blocked (waiting on reviewer) · 2 h ago\n"
         "NOW\n"
         "    fix-import [active, held by claude-code until 14:00 UTC]  Fix the import\n"
         "        next: run the test\n"
@@ -98,7 +98,9 @@ async def test_news_begins_at_this_sessions_last_event(open_state: Open) -> None
 
     text = str(await mine.orient())
 
-    assert part(text, "SINCE YOU WERE HERE")[0] == "claude-code: memory after set, 1 char just now"
+    assert (
+        part(text, "SINCE YOU WERE HERE")[0] == "claude-code: memory after set, 1 char · just now"
+    )
     assert (await mine.orient()).news == 1
 
 

@@ -84,7 +84,7 @@ async def test_a_name_that_another_project_has_is_refused_and_leads_to_merge(
             await beta.projects.rename("ACME")
         assert str(refused.value) == (
             "conflict: the name 'ACME' belongs to project 'acme'. To make one project of the two: "
-            "`mcp-state projects merge --into 'acme'`."
+            "`mcp-state projects merge 'Beta' 'acme'`."
         )
         with pytest.raises(BadArgument):
             await beta.projects.rename("two\nlines")

@@ -10,6 +10,7 @@ import itertools
 import os
 import re
 import shutil
+import sqlite3
 import statistics
 import sys
 import time
@@ -24,7 +25,7 @@ from large_store import NOW, Size, Still, build
 
 from mcp_state.api import State, open_store
 from mcp_state.models import Thread
-from mcp_state.store import doctor
+from mcp_state.store import doctor, opening
 
 SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 LARGE = Size(entries=100_000, threads=10_000, blocks=1_000)
@@ -33,7 +34,10 @@ TIMES = 41
 FACTOR = 1.5
 FLOOR = 0.3e-3
 """Seconds. Deeper trees cost a few pages more, and a median of this machine's noise as much: a
-difference below it says nothing. A scan of any of the large tables costs 10 ms or more."""
+difference below it says nothing. A scan of any of the large tables costs 10 ms or more.
+
+What is measured is processor time, of all threads: what else runs on the machine does not count,
+nor does the wait for the disk, which is one `fsync` a write in a store of any size."""
 
 
 async def claim_and_release(state: State) -> None:
@@ -115,9 +119,9 @@ async def test_no_call_costs_more_on_a_store_a_thousand_times_as_large(
         sizes = (("large", in_large), ("small", in_small))
         for n, (tool, call) in itertools.product(range(TIMES), CALLS.items()):
             for size, state in sizes if n % 2 else reversed(sizes):
-                began = time.perf_counter()
+                began = time.process_time()
                 await call(state, n)
-                took.setdefault((tool, size), []).append(time.perf_counter() - began)
+                took.setdefault((tool, size), []).append(time.process_time() - began)
     medians = {key: statistics.median(times[1:]) for key, times in took.items()}
     report = {
         tool: f"{medians[tool, 'large'] * 1e3:.2f} ms, {medians[tool, 'small'] * 1e3:.2f} ms"
@@ -128,6 +132,44 @@ async def test_no_call_costs_more_on_a_store_a_thousand_times_as_large(
         tool: report[tool]
         for tool in CALLS
         if medians[tool, "large"] > FACTOR * medians[tool, "small"] + FLOOR
+    } == {}
+
+
+STEPS = 100
+COUNTING = {"orient": 17_000, "thread_list of what is due": 8_500}
+"""SQLite instructions for counting up to 1,001 due threads of each status, of which the small store
+has fewer. A scan of the active threads alone costs 90,000."""
+
+
+async def test_sqlite_does_no_more_work_for_a_call_on_the_large_store(
+    large: Path, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = 0
+    connect = opening.new_connection
+
+    def step() -> int:
+        nonlocal steps
+        steps += STEPS
+        return 0
+
+    def counted(path: str, mode: str = "") -> sqlite3.Connection:
+        connection = connect(path, mode)
+        connection.set_progress_handler(step, STEPS)
+        return connection
+
+    monkeypatch.setattr(opening, "new_connection", counted)
+    did: dict[tuple[str, str], int] = {}
+    for path in (large, small):
+        shutil.copytree(path.parent, tmp_path / path.parent.name)
+        async with opened(tmp_path / path.parent.name / path.name) as state:
+            for n, (tool, call) in itertools.product(range(2), CALLS.items()):
+                steps = 0
+                await call(state, n)
+                did[tool, path.parent.name] = steps
+    assert {
+        tool: (did[tool, "large"], did[tool, "small"])
+        for tool in CALLS
+        if did[tool, "large"] > did[tool, "small"] + 2 * STEPS + COUNTING.get(tool, 0)
     } == {}
 
 
@@ -198,15 +240,15 @@ ALL_ACTIVE, ALL_BLOCKED = 4_004, 2_998
 
 
 @pytest.mark.parametrize(
-    ("max_tokens", "shown"),
+    ("max_tokens", "at_least"),
     [
-        (300, {"NOW": 3, "DUE": 3, "BLOCKED": 0, "MEMORY": 1, "JOURNAL": 0}),
-        (2_000, {"NOW": 25, "DUE": 25, "BLOCKED": 15, "MEMORY": 11, "JOURNAL": 10}),
+        (300, {"NOW": 2, "DUE": 2, "BLOCKED": 0, "MEMORY": 1, "JOURNAL": 0}),
+        (2_000, {"NOW": 25, "DUE": 25, "BLOCKED": 10, "MEMORY": 8, "JOURNAL": 10}),
         (8_000, {"NOW": 25, "DUE": 25, "BLOCKED": 25, "MEMORY": 25, "JOURNAL": 10}),
     ],
 )
 async def test_a_packet_of_a_large_store_keeps_what_matters_and_counts_what_it_left_out(
-    waking: State, max_tokens: int, shown: dict[str, int]
+    waking: State, max_tokens: int, at_least: dict[str, int]
 ) -> None:
     text = str(await waking.orient(max_tokens))
 
@@ -215,7 +257,8 @@ async def test_a_packet_of_a_large_store_keeps_what_matters_and_counts_what_it_l
     assert (lines[0], lines[-1]) == (HEADLINE, SCOPE)
     assert WRITE_BACK in lines
     found = sections(text)
-    assert {title: len(found[title].items) for title in shown} == shown
+    shown = {title: len(found[title].items) for title in at_least}
+    assert [title for title, count in shown.items() if count < at_least[title]] == []
     assert found["NOW"].items[:2] == (HELD, URGENT)
     assert found["DUE"].items[0] == LATE
     assert {

@@ -99,8 +99,8 @@ async def test_free_text_is_never_parsed(call: Call, value: str) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"key": "k"}, "memory_set needs value; it got key. Call again with it."),
-        ({}, "memory_set needs key and value; it got nothing. Call again with it."),
+        ({"key": "k"}, "memory_set needs value; it got key. Call again with value."),
+        ({}, "memory_set needs key and value; it got nothing. Call again with key and value."),
         ({"key": "k", "value": None}, "memory_set needs value; it got key."),
         ({"key": "k", "valeu": "x"}, "memory_set has no argument 'valeu'. Did you mean value?"),
         ({"key": "k", "value": ["x"]}, 'value of memory_set is ["x"]. It takes text'),

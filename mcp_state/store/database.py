@@ -175,6 +175,10 @@ class Database:
                     result = body(tx)
                 finally:
                     subject = tx.subject
+                if not tx.changed:  # no event, so nothing that is worth a project or a sync
+                    connection.execute("ROLLBACK")
+                    caller.totals = Reading(connection, caller, self.clock).totals()
+                    return result
                 caller.totals = tx.totals()
                 changes = tx.scalar("SELECT changes FROM store")
                 connection.execute("COMMIT")

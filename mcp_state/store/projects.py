@@ -216,7 +216,7 @@ class Projects:
             other = tx.scalar(_SHOWN, {"id": owner})
             raise Conflict(
                 f"the name {shown!r} belongs to project {other!r}",
-                f"To make one project of the two: `mcp-state projects merge --into {other!r}`.",
+                f"To make one project of the two: `mcp-state projects merge {was!r} {other!r}`.",
             )
         if shown != was:
             tx.run(_SET_NAME, {"name": fold(shown), "shown": shown})

@@ -190,7 +190,7 @@ def lease_of(tx: Reading, row: Row) -> Lease | None:
 
 
 def row_of(tx: Reading, row: Row) -> dict[str, Any]:
-    """What the event keeps of a thread."""
+    """What the event keeps of a thread; the texts of criteria never change, they stay in place."""
     needed = tx.all(NEEDED, {"name": row["name"]})
     criteria = tx.all(CRITERIA, {"name": row["name"]})
     return {
@@ -199,7 +199,8 @@ def row_of(tx: Reading, row: Row) -> dict[str, Any]:
         **{column: row[column] for column in COLUMNS if column != "places"},
         "places": json.loads(row["places"]),
         "depends_on": [r["shown"] for r in needed],
-        "criteria": [{"text": c["text"], "passes": bool(c["passes"])} for c in criteria],
+        "criteria": row["criteria"],
+        "passing": [c["number"] for c in criteria if c["passes"]],
         "lease_token": row["lease_token"],
         "lease_until": row["lease_until"],
         "lease_holder": row["holder_agent"],

@@ -124,7 +124,8 @@ class Reading:
 class Writing(Reading):
     """One write transaction of one caller. It is alone: nobody else writes until it ends.
 
-    `seq` is the number that the next event will have.
+    `seq` is the number that the next event will have; `changed` says that there was one. What
+    wrote no event is rolled back.
     """
 
     def __init__(
@@ -140,6 +141,7 @@ class Writing(Reading):
         self.clock = clock
         self.limits = limits
         self.subject: tuple[str, str] = ("project", "")
+        self.changed = False
         self._allow_secrets = allow_secrets
         if not self.project:
             self.project = self._make_project()
@@ -201,6 +203,7 @@ class Writing(Reading):
                 "row": None if row is None else json.dumps(row, ensure_ascii=False),
             },
         )
+        self.changed = True
         self.seq += 1
         return self.seq - 1
 

@@ -251,7 +251,7 @@ def _missing(tool: str, parameters: Sequence[Parameter], arrived: Mapping[str, A
     got = [clean(name)[0] for name, value in arrived.items() if value is not None]
     return BadArgument(
         f"{tool} needs {' and '.join(missing)}; it got {', '.join(got) or 'nothing'}",
-        "Call again with it.",
+        f"Call again with {' and '.join(missing)}.",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from mcp_state import render
+from mcp_state.errors import BadArgument
 from mcp_state.models import MemoryBlock, MemoryPage, MissingBlock
 from mcp_state.tools.arguments import described
 from mcp_state.tools.spec import Ctx, Spec, View
@@ -17,6 +18,8 @@ async def memory_get(
 ) -> MemoryBlock | MissingBlock | MemoryPage:
     """Read a block of working memory; without key, all of them."""
     if not key:
+        if version is not None:
+            raise BadArgument("version came without a key", "Name the block.")
         return await ctx.state.memory.blocks()
     return await ctx.state.memory.get(key, version=version)
 
