@@ -116,7 +116,8 @@ async def test_an_empty_value_is_refused_naming_memory_delete_and_changes_nothin
         f"To remove a block, use memory_delete.\n{scope(1)}"
     )
     assert await call("memory_set", error=True, key="plan") == (
-        f"error: bad_argument: memory_set needs value; it got key. Call again with value.\n{scope(1)}"
+        "error: bad_argument: memory_set needs value; it got key. Call again with value.\n"
+        f"{scope(1)}"
     )
     assert await call("memory_append", error=True, key="plan", text="") == (
         f"error: bad_argument: text is empty. Give the text to add.\n{scope(1)}"

@@ -769,7 +769,7 @@ async def test_thread_get_shows_everything(call: Call, state: State, clock: Fake
         "    4 codex 2 h ago: tried it\n"
         "history:\n"
         "    2 codex: version 1: blocked: Fix the import (waiting on bob) (+2 criteria) "
-        "(since Monday) 2 h ago\n"
+        "(since Monday) · 2 h ago\n"
         "    5 mcp: version 2: criterion 2 passes, 1/2 pass (evidence: docs/x.md:3) · just now\n"
         "    6 mcp: claimed for 30 min · just now\n"
         "criteria, 1/2 pass:\n"
