@@ -11,7 +11,7 @@ test: $(SETUP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n auto
 
 soak: $(SETUP)
 	MCP_STATE_SOAK=1 $(BIN)/pytest -q tests -k soak

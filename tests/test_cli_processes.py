@@ -21,6 +21,8 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from mcp_state import open_store
+
 PROGRAM = str(Path(sys.executable).with_name("mcp-state"))
 PATIENCE = 30.0
 
@@ -163,10 +165,10 @@ def test_a_command_imports_nothing_slow(environment: Environment, words: list[st
 
 
 @pytest.mark.parametrize("words", [["journal", "-n", "1000"], ["history", "--limit", "1000"]])
-def test_output_can_be_cut_by_head(run: Run, start: Start, words: list[str]) -> None:
-    for _ in range(20):
-        run("journal", "append", "line\n" * 1600 + "end")
-    run("memory", "set", "plan", "x" * 4000)
+async def test_output_can_be_cut_by_head(path: str, start: Start, words: list[str]) -> None:
+    async with open_store(path, project="acme") as state:
+        for _ in range(20):
+            await state.journal.append("line\n" * 1600 + "end")
 
     child = start(*words)
     child.line()
