@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 NAME = "mcp-state"
 CODEX_META = "codex/sandbox-state-meta"
 _ROOTS_SECONDS = 2.0
-_ROOTS = "mcp-state/roots"
 
 Request = ServerRequestContext[Any]
 
@@ -66,7 +65,7 @@ def create_server(settings: Settings, clock: Clock | None = None) -> StateServer
         finally:
             await app.database.aclose()
 
-    return StateServer(
+    server = StateServer(
         NAME,
         version=mcp_state.__version__,
         title="Durable task state",
@@ -80,6 +79,10 @@ def create_server(settings: Settings, clock: Clock | None = None) -> StateServer
         on_list_prompts=app.list_prompts,
         on_get_prompt=app.get_prompt,
     )
+    server.add_notification_handler(
+        "notifications/roots/list_changed", types.NotificationParams, app.forget_root
+    )
+    return server
 
 
 class _App:
@@ -102,6 +105,7 @@ class _App:
         self._resolver = Resolver(settings)
         self._session = settings.session or clock.new_id("s-")
         self._tools = {spec.name: spec for spec in self.toolset.tools}
+        self._roots: str | None = None
 
     # Tools
 
@@ -262,7 +266,9 @@ class _App:
             self._roots = known
         return known
 
-    _roots: str | None = None
+    async def forget_root(self, request: Request, params: types.NotificationParams) -> None:
+        """The client changed its roots: ask again at the next call."""
+        self._roots = None
 
     def _actor(self, request: Request) -> Actor:
         client = request.session.client_params

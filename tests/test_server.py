@@ -247,6 +247,29 @@ async def test_a_single_root_of_an_older_client_leads_to_its_repository(
     assert scope_of(text) == (expected if project else "[no project]")
 
 
+async def test_roots_that_change_are_asked_for_again(
+    settings: Settings, clock: FakeClock, tmp_path: Path
+) -> None:
+    roots = ["one"]
+    for name in ("one", "two"):
+        repository(tmp_path / name, f"https://example.com/x/{name}")
+
+    async def list_roots(context: Any) -> types.ListRootsResult:
+        return types.ListRootsResult(
+            roots=[types.Root.model_validate({"uri": (tmp_path / n).as_uri()}) for n in roots]
+        )
+
+    server = create_server(replace(settings, project=""), clock)
+    async with Client(server, mode="legacy", list_roots_callback=list_roots) as client:
+        before = text_of(await client.call_tool("orient", {}))
+        roots[:] = ["two"]
+        await client.session.send_notification(types.RootsListChangedNotification())
+        await client.list_tools()
+        after = text_of(await client.call_tool("orient", {}))
+    assert scope_of(before).startswith("[example.com/x/one ")
+    assert scope_of(after).startswith("[example.com/x/two ")
+
+
 async def test_what_says_more_wins(connect: Connect, tmp_path: Path) -> None:
     said = repository(tmp_path / "said", "https://example.com/said")
     claude = repository(tmp_path / "claude", "https://example.com/claude")
