@@ -26,7 +26,7 @@ from mcp_state.models import (
     Totals,
 )
 from mcp_state.store import journal, memory, thread_rows
-from mcp_state.store.database import Database, reads
+from mcp_state.store.database import Noun, reads
 from mcp_state.store.events import last_events
 from mcp_state.store.text import clean
 from mcp_state.store.transaction import Reading
@@ -65,12 +65,8 @@ _BEGIN = (
 )
 
 
-class Orient:
+class Orient(Noun):
     """The packet of one project, for one caller."""
-
-    def __init__(self, database: Database, caller: Caller) -> None:
-        self.database = database
-        self.caller = caller
 
     @reads
     def packet(self, tx: Reading, *, max_tokens: int = 2000, since: int | None = None) -> Packet:

@@ -19,7 +19,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from mcp_state.errors import (
     StateError,
@@ -408,14 +408,15 @@ def _is(problem: sqlite3.Error, *codes: int) -> bool:
     return code is not None and code & 0xFF in codes
 
 
-class _Bound(Protocol):
-    """A noun of the store: it knows its database and for whom it works."""
+class Noun:
+    """One kind of thing in a store; its methods work on one database, for one caller."""
 
-    database: Database
-    caller: Caller
+    def __init__(self, database: Database, caller: Caller) -> None:
+        self.database = database
+        self.caller = caller
 
 
-S = TypeVar("S", bound=_Bound)
+S = TypeVar("S", bound=Noun)
 
 
 def reads(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mcp_state.errors import BadArgument
-from mcp_state.models import Caller, Event, EventPage
-from mcp_state.store.database import Database, reads
+from mcp_state.models import Event, EventPage
+from mcp_state.store.database import Noun, reads
 from mcp_state.store.text import fold
 from mcp_state.store.transaction import Reading, event_of
 
@@ -38,12 +38,8 @@ _SUBJECT_COUNT = """
 KINDS = ("memory", "thread", "journal", "project")
 
 
-class Events:
+class Events(Noun):
     """The history of one project."""
-
-    def __init__(self, database: Database, caller: Caller) -> None:
-        self.database = database
-        self.caller = caller
 
     @reads
     def history(

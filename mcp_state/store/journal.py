@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Sequence
 
 from mcp_state.errors import BadArgument, Conflict, NotFound
-from mcp_state.models import Caller, JournalEntry, JournalPage
+from mcp_state.models import JournalEntry, JournalPage
 from mcp_state.store import documents
-from mcp_state.store.database import Database, reads, writes
+from mcp_state.store.database import Noun, reads, writes
 from mcp_state.store.text import clean, fold, in_line, tidy_name
 from mcp_state.store.thread_rows import near_names
 from mcp_state.store.transaction import Params, Reading, Row, Writing, actor_of
@@ -49,12 +49,8 @@ _NOW = 1 << 62
 SHORTEN = "Shorten it, or write several entries; nothing was saved."
 
 
-class Journal:
+class Journal(Noun):
     """The journal of one project."""
-
-    def __init__(self, database: Database, caller: Caller) -> None:
-        self.database = database
-        self.caller = caller
 
     @writes
     def append(

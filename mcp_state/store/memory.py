@@ -6,9 +6,9 @@ import hashlib
 from typing import Any
 
 from mcp_state.errors import BadArgument, Conflict, Locked, NotFound, OverLimit, VersionConflict
-from mcp_state.models import Caller, MemoryBlock, MemoryPage, MissingBlock
+from mcp_state.models import MemoryBlock, MemoryPage, MissingBlock
 from mcp_state.store import documents
-from mcp_state.store.database import Database, reads, writes
+from mcp_state.store.database import Noun, reads, writes
 from mcp_state.store.events import event_with_version
 from mcp_state.store.text import clean, fold, in_line, tidy_name
 from mcp_state.store.transaction import Reading, Row, Writing, actor_of, time_of
@@ -44,12 +44,8 @@ _LOCK = "UPDATE memory SET locked = :reason WHERE project = :project AND run = '
 SHORTEN = "Shorten it, or split it over several keys; nothing was changed."
 
 
-class Memory:
+class Memory(Noun):
     """The blocks of one project."""
-
-    def __init__(self, database: Database, caller: Caller) -> None:
-        self.database = database
-        self.caller = caller
 
     @reads
     def get(

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from mcp_state.errors import BadArgument, Conflict, NotFound
-from mcp_state.models import Caller, Project, Status, Totals
+from mcp_state.models import Project, Status, Totals
 from mcp_state.store import documents, thread_rows
-from mcp_state.store.database import Database, reads, writes
+from mcp_state.store.database import Noun, reads, writes
 from mcp_state.store.text import fold, tidy_name
 from mcp_state.store.transaction import Reading, Row, Writing, time_of
 from mcp_state.times import from_text
@@ -188,12 +188,8 @@ _LONGEST_NAME = 128
 _LONGEST_SOURCE = 60
 
 
-class Projects:
+class Projects(Noun):
     """All projects of the store, and what may be done with the caller's."""
-
-    def __init__(self, database: Database, caller: Caller) -> None:
-        self.database = database
-        self.caller = caller
 
     @reads
     def list(self, tx: Reading) -> Sequence[Project]:

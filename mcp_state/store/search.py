@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mcp_state.errors import BadArgument
-from mcp_state.models import Caller, SearchHit, SearchPage
-from mcp_state.store.database import Database, reads
+from mcp_state.models import SearchHit, SearchPage
+from mcp_state.store.database import Noun, reads
 from mcp_state.store.documents import KINDS, indexed, range_of, short_forms
 from mcp_state.store.text import clean
 from mcp_state.store.transaction import Reading, Row, actor_of
@@ -64,12 +64,8 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-class Search:
+class Search(Noun):
     """Full text over one project."""
-
-    def __init__(self, database: Database, caller: Caller) -> None:
-        self.database = database
-        self.caller = caller
 
     @reads
     def find(

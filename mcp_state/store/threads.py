@@ -7,7 +7,6 @@ from typing import Unpack
 from mcp_state.errors import BadArgument, IllegalTransition, LeaseLost
 from mcp_state.models import (
     OPEN,
-    Caller,
     Checked,
     NothingToClaim,
     Status,
@@ -16,7 +15,7 @@ from mcp_state.models import (
     ThreadPage,
 )
 from mcp_state.store import documents
-from mcp_state.store.database import Database, reads, writes
+from mcp_state.store.database import Noun, reads, writes
 from mcp_state.store.events import last_events_of
 from mcp_state.store.journal import entries_of_thread
 from mcp_state.store.text import fold, in_line
@@ -108,12 +107,8 @@ _UNCLAIMABLE = """
 """
 
 
-class Threads:
+class Threads(Noun):
     """The queue of one project."""
-
-    def __init__(self, database: Database, caller: Caller) -> None:
-        self.database = database
-        self.caller = caller
 
     @reads
     def list(
