@@ -89,12 +89,12 @@ class Orient(Noun):
         if not self.caller.project:
             text = render.unknown_project(tx.known_projects()) + "\n[no project]"
             return Packet(text, None, 0, 0, (), (), (), (), {}, (), ())
-        packet = _gather(tx, since, self.database.limits.block)
+        packet = _gather(tx, since)
         text = _text(packet, tx.totals(), self.caller, tx.at, max_tokens * CHARS_PER_TOKEN)
         return replace(packet, text=text)
 
 
-def _gather(tx: Reading, since: int | None, block_limit: int) -> Packet:
+def _gather(tx: Reading, since: int | None) -> Packet:
     actor = tx.caller.actor
     seen = tx.scalar(_MINE, {"session": actor.session}) if actor.session else None
     if seen is None:
@@ -122,7 +122,7 @@ def _gather(tx: Reading, since: int | None, block_limit: int) -> Packet:
         due=thread_rows.list_threads(tx, None, True, 25, "").threads,
         blocked=[t for t in blocked if not t.due],
         due_count=thread_rows.count_due(tx),
-        memory=memory.recent_blocks(tx, 25, block_limit),
+        memory=memory.recent_blocks(tx, 25),
         journal=journal.tail(tx, 10).entries,
     )
 

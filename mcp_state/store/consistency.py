@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mcp_state.models import Actor, Caller
+from mcp_state.models import Actor, Caller, Limits
 from mcp_state.store import documents, memory, opening, thread_rows
 from mcp_state.store.transaction import Reading, Row
 from mcp_state.times import Clock
@@ -237,7 +237,7 @@ def inspect(connection: sqlite3.Connection, clock: Clock) -> Iterator[Finding]:
     connection.row_factory = sqlite3.Row
     for check in _CHECKS:
         yield _asked(check.name, _rows_of(connection, check.sql), check.way_out)
-    tx = Reading(connection, Caller("", "", Actor("doctor")), clock)
+    tx = Reading(connection, Caller("", "", Actor("doctor")), clock, Limits())
     for kind, sql in _ROWS:
         rows = _each(connection, tx, sql)
         yield _asked(f"{kind} rows against events", _against_events(tx, kind, rows), RESTORE)

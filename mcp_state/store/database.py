@@ -177,7 +177,8 @@ class Database:
                     subject = tx.subject
                 if not tx.changed:  # no event, so nothing that is worth a project or a sync
                     connection.execute("ROLLBACK")
-                    caller.totals = Reading(connection, caller, self.clock).totals()
+                    tx = Reading(connection, caller, self.clock, self.limits)
+                    caller.totals = tx.totals()
                     return result
                 caller.totals = tx.totals()
                 changes = tx.scalar("SELECT changes FROM store")
@@ -223,7 +224,7 @@ class Database:
             connection = self._open_reader()
             connection.execute("BEGIN")
             try:
-                tx = Reading(connection, caller, self.clock)
+                tx = Reading(connection, caller, self.clock, self.limits)
                 caller.totals = tx.totals()
                 return body(tx)
             finally:

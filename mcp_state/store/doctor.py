@@ -17,10 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mcp_state.errors import StateError, StoreDamaged
-from mcp_state.models import Status, Totals
+from mcp_state.models import Totals
 from mcp_state.store import opening
 from mcp_state.store.consistency import RESTORE, Finding, inspect
 from mcp_state.store.queue import noted_changes
+from mcp_state.store.transaction import totals_of
 from mcp_state.store.wal import Wal, scan
 from mcp_state.times import Clock
 
@@ -297,7 +298,7 @@ def _look_inside(report: Report, wal: Wal, copy: str, noted: int, clock: Clock) 
             report.schema = opening.check_store(path, connection, 0)
             (report.changes,) = connection.execute("SELECT changes FROM store").fetchone()
             connection.row_factory = sqlite3.Row
-            report.projects = [_totals(row) for row in connection.execute(_PROJECTS)]
+            report.projects = [totals_of(row) for row in connection.execute(_PROJECTS)]
         except StateError as problem:
             report.findings.append(Finding("damage", problem.fact, problem.next_step))
             return
@@ -357,18 +358,6 @@ def _check_changes(report: Report, wal: Wal, noted: int) -> None:
         )
     if here >= noted and not wal.lost and not wal.garbage:
         report.findings.append(Finding("ok", "committed changes"))
-
-
-def _totals(row: sqlite3.Row) -> Totals:
-    return Totals(
-        project=row["shown"],
-        how="",
-        exists=True,
-        event=row["last_event"],
-        threads={status.value: row[status.value] for status in Status},
-        journal=row["journal"],
-        memory=row["memory"],
-    )
 
 
 def _writer(queue: str) -> Writer | None:

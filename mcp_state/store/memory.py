@@ -59,7 +59,7 @@ class Memory(Noun):
         key = tidy_name(key, "key")
         row = tx.one(_BLOCK, {"name": fold(key)})
         if version is not None:
-            return self._at_version(tx, key, row, version)
+            return _at_version(tx, key, row, version)
         if row is None or not _exists(row, tx.now):
             page = _page(tx, 30)
             return MissingBlock(
@@ -71,12 +71,12 @@ class Memory(Noun):
                 keys=[block.key for block in page.blocks],
                 count=page.count,
             )
-        return self._block(row)
+        return block_of(tx, row)
 
     @reads
     def blocks(self, tx: Reading, *, limit: int = 1000) -> MemoryPage:
         """All blocks by name, at most `limit` of them."""
-        return _page(tx, limit, self.database.limits.block)
+        return _page(tx, limit)
 
     @writes
     def set(
@@ -96,7 +96,7 @@ class Memory(Noun):
             OverLimit: longer than a block may be; the old value stays.
             Locked: a person locked it.
         """
-        key, row = self._claim(tx, key, expected_version)
+        key, row = _writable(tx, key, expected_version)
         if not value:
             raise BadArgument(
                 f"value is empty, and block {key!r} was left as it is",
@@ -104,7 +104,7 @@ class Memory(Noun):
             )
         value = tx.text(value, f"block {key!r}", tx.limits.block, SHORTEN)
         expires_at = to_text(tx.at + duration(ttl, "ttl")) if ttl else None
-        return self._store(tx, key, row, value, expires_at, "set")
+        return _store(tx, key, row, value, expires_at, "set")
 
     @writes
     def append(
@@ -134,8 +134,8 @@ class Memory(Noun):
         if idempotency_key:
             idempotency_key = tx.name(idempotency_key, "idempotency_key")
             if (first := tx.remembered("memory_append", idempotency_key)) is not None:
-                return self._again(tx, key, idempotency_key, digest, *first)
-        key, row = self._claim(tx, key, expected_version)
+                return _again(tx, key, idempotency_key, digest, *first)
+        key, row = _writable(tx, key, expected_version)
         if not text:
             raise BadArgument("text is empty", "Give the text to add.")
         old = row["value"] if row is not None and _exists(row, tx.now) else ""
@@ -149,7 +149,7 @@ class Memory(Noun):
                 tx.limits.block,
                 "Nothing was added. Condense it with memory_set, or append to another key.",
             )
-        block = self._store(tx, key, row, value, keep, "append")
+        block = _store(tx, key, row, value, keep, "append")
         if idempotency_key:
             tx.remember("memory_append", idempotency_key, digest, block.version)
         return block
@@ -163,14 +163,14 @@ class Memory(Noun):
             VersionConflict: it moved on since `expected_version`.
             Locked: a person locked it.
         """
-        key, row = self._claim(tx, key, expected_version)
+        key, row = _writable(tx, key, expected_version)
         if row is None or not _exists(row, tx.now):
             raise _no_block(tx, key)
         version = row["version"] + 1
-        self._write(tx, key, None, version, None)
+        _write(tx, key, None, version, None)
         tx.event("delete", f"deleted, was version {row['version']}", None, version=version)
         documents.remove(tx, "memory", fold(key))
-        return self._block(row)
+        return block_of(tx, row)
 
     @writes
     def restore(self, tx: Writing, key: str, version: int) -> MemoryBlock:
@@ -180,9 +180,9 @@ class Memory(Noun):
             NotFound: the block never had that version, or it holds nothing.
             Locked: a person locked it.
         """
-        key, row = self._claim(tx, key, None)
-        old = self._at_version(tx, key, row, version)
-        return self._store(tx, key, row, old.value, None, "restore", f"version {version} restored")
+        key, row = _writable(tx, key, None)
+        old = _at_version(tx, key, row, version)
+        return _store(tx, key, row, old.value, None, "restore", f"version {version} restored")
 
     @writes
     def lock(self, tx: Writing, key: str, reason: str) -> MemoryBlock:
@@ -203,118 +203,115 @@ class Memory(Noun):
         assert row is not None
         summary = f"locked: {in_line(reason)}" if reason else "unlocked"
         tx.event("lock" if reason else "unlock", summary, row_of(row))
-        return self._block(row)
+        return block_of(tx, row)
 
-    def _claim(self, tx: Writing, key: str, expected_version: int | None) -> tuple[str, Row | None]:
-        """The name as first written and the row to change, if it may be changed."""
-        key = tx.name(key, "key")
-        tx.subject = ("memory", fold(key))
-        row = tx.one(_BLOCK, {"name": fold(key)})
-        if row is None:
-            current, by = 0, ""
-        else:
-            key = row["shown"]
-            current = row["version"] if _exists(row, tx.now) else 0
-            when = ago(from_text(row["changed_at"]), tx.at)
-            by = f"written by {in_line(row['agent'], 40)} {when}"
-        if expected_version is not None and expected_version != current:
-            raise VersionConflict.of(
-                f"block {key!r}",
-                expected_version,
-                current,
-                by,
-                f'memory_get(key="{key}")',
-                "write",
-            )
-        if row is not None and row["locked"]:
-            raise Locked(
-                f"block {key!r} was locked by a person: {in_line(row['locked'], 400)}",
-                f"Leave it, or ask for `mcp-state memory unlock {key}`.",
-            )
-        return key, row
 
-    def _store(
-        self,
-        tx: Writing,
-        key: str,
-        row: Row | None,
-        value: str,
-        expires_at: str | None,
-        operation: str,
-        summary: str = "",
-    ) -> MemoryBlock:
-        version = 1 if row is None else row["version"] + 1
-        self._write(tx, key, value, version, expires_at)
-        stored = tx.one(_BLOCK, {"name": fold(key)})
-        assert stored is not None
-        size = f"{len(value)} char{'' if len(value) == 1 else 's'}"
-        seq = tx.event(
-            operation, f"{summary or operation}, {size}", row_of(stored), version=version
+def _writable(tx: Writing, key: str, expected_version: int | None) -> tuple[str, Row | None]:
+    """The name as first written and the row to change, if it may be changed."""
+    key = tx.name(key, "key")
+    tx.subject = ("memory", fold(key))
+    row = tx.one(_BLOCK, {"name": fold(key)})
+    if row is None:
+        current, by = 0, ""
+    else:
+        key = row["shown"]
+        current = row["version"] if _exists(row, tx.now) else 0
+        when = ago(from_text(row["changed_at"]), tx.at)
+        by = f"written by {in_line(row['agent'], 40)} {when}"
+    if expected_version is not None and expected_version != current:
+        raise VersionConflict.of(
+            f"block {key!r}",
+            expected_version,
+            current,
+            by,
+            f'memory_get(key="{key}")',
+            "write",
         )
-        documents.put(tx, "memory", fold(key), key, f"{key}\n{value}", seq)
-        return self._block(stored)
-
-    def _write(
-        self, tx: Writing, key: str, value: str | None, version: int, expires_at: str | None
-    ) -> None:
-        tx.run(
-            _SET,
-            {
-                "name": fold(key),
-                "shown": key,
-                "value": value,
-                "version": version,
-                "expires_at": expires_at,
-            },
+    if row is not None and row["locked"]:
+        raise Locked(
+            f"block {key!r} was locked by a person: {in_line(row['locked'], 400)}",
+            f"Leave it, or ask for `mcp-state memory unlock {key}`.",
         )
+    return key, row
 
-    def _again(
-        self, tx: Writing, key: str, idempotency_key: str, digest: str, first: str, version: int
-    ) -> MemoryBlock:
-        if first != digest:
-            raise Conflict(
-                f"idempotency key {idempotency_key!r} was used for another append",
-                "Use a new key for a new text.",
-            )
-        row = tx.one(_BLOCK, {"name": fold(key)})
-        assert row is not None
-        if row["value"] is None:
-            return self._at_version(tx, key, row, version, repeated=True)
-        return self._block(row, repeated=True)
 
-    def _at_version(
-        self, tx: Reading, key: str, row: Row | None, version: int, *, repeated: bool = False
-    ) -> MemoryBlock:
-        event = event_with_version(tx, "memory", fold(key), version)
-        if row is None:
-            raise _no_block(tx, key)
-        if event is None or event.row is None:
-            fact = f"block {key!r} has no version {version}; its last one is {row['version']}"
-            if event is not None:
-                fact = f"version {version} of block {key!r} is its deletion and holds nothing"
-            raise NotFound(fact, f'history(subject="memory:{key}") lists the versions.')
-        return MemoryBlock(
-            key=event.row["key"],
-            value=event.row["value"],
-            version=version,
-            limit=self.database.limits.block,
-            changed_at=event.at,
-            changed_by=event.actor,
-            current=row["version"] == version,
-            repeated=repeated,
+def _store(
+    tx: Writing,
+    key: str,
+    row: Row | None,
+    value: str,
+    expires_at: str | None,
+    operation: str,
+    summary: str = "",
+) -> MemoryBlock:
+    version = 1 if row is None else row["version"] + 1
+    _write(tx, key, value, version, expires_at)
+    stored = tx.one(_BLOCK, {"name": fold(key)})
+    assert stored is not None
+    size = f"{len(value)} char{'' if len(value) == 1 else 's'}"
+    seq = tx.event(operation, f"{summary or operation}, {size}", row_of(stored), version=version)
+    documents.put(tx, "memory", fold(key), key, f"{key}\n{value}", seq)
+    return block_of(tx, stored)
+
+
+def _write(tx: Writing, key: str, value: str | None, version: int, expires_at: str | None) -> None:
+    tx.run(
+        _SET,
+        {
+            "name": fold(key),
+            "shown": key,
+            "value": value,
+            "version": version,
+            "expires_at": expires_at,
+        },
+    )
+
+
+def _again(
+    tx: Writing, key: str, idempotency_key: str, digest: str, first: str, version: int
+) -> MemoryBlock:
+    if first != digest:
+        raise Conflict(
+            f"idempotency key {idempotency_key!r} was used for another append",
+            "Use a new key for a new text.",
         )
+    row = tx.one(_BLOCK, {"name": fold(key)})
+    assert row is not None
+    if row["value"] is None:
+        return _at_version(tx, key, row, version, repeated=True)
+    return block_of(tx, row, repeated=True)
 
-    def _block(self, row: Row, *, repeated: bool = False) -> MemoryBlock:
-        return block_of(row, self.database.limits.block, repeated=repeated)
+
+def _at_version(
+    tx: Reading, key: str, row: Row | None, version: int, *, repeated: bool = False
+) -> MemoryBlock:
+    event = event_with_version(tx, "memory", fold(key), version)
+    if row is None:
+        raise _no_block(tx, key)
+    if event is None or event.row is None:
+        fact = f"block {key!r} has no version {version}; its last one is {row['version']}"
+        if event is not None:
+            fact = f"version {version} of block {key!r} is its deletion and holds nothing"
+        raise NotFound(fact, f'history(subject="memory:{key}") lists the versions.')
+    return MemoryBlock(
+        key=event.row["key"],
+        value=event.row["value"],
+        version=version,
+        limit=tx.limits.block,
+        changed_at=event.at,
+        changed_by=event.actor,
+        current=row["version"] == version,
+        repeated=repeated,
+    )
 
 
-def block_of(row: Row, limit: int, *, repeated: bool = False) -> MemoryBlock:
+def block_of(tx: Reading, row: Row, *, repeated: bool = False) -> MemoryBlock:
     """The model of a row that holds a value."""
     return MemoryBlock(
         key=row["shown"],
         value=row["value"],
         version=row["version"],
-        limit=limit,
+        limit=tx.limits.block,
         changed_at=from_text(row["changed_at"]),
         changed_by=actor_of(row),
         expires_at=time_of(row["expires_at"]),
@@ -323,9 +320,9 @@ def block_of(row: Row, limit: int, *, repeated: bool = False) -> MemoryBlock:
     )
 
 
-def recent_blocks(tx: Reading, limit: int, block_limit: int) -> list[MemoryBlock]:
+def recent_blocks(tx: Reading, limit: int) -> list[MemoryBlock]:
     """The blocks that were changed last."""
-    return [block_of(row, block_limit) for row in tx.all(_RECENT, {"limit": limit})]
+    return [block_of(tx, row) for row in tx.all(_RECENT, {"limit": limit})]
 
 
 def row_of(row: Row) -> dict[str, Any]:
@@ -343,8 +340,8 @@ def _exists(row: Row, now: str) -> bool:
     return row["value"] is not None and (row["expires_at"] is None or row["expires_at"] > now)
 
 
-def _page(tx: Reading, limit: int, block_limit: int = 0) -> MemoryPage:
-    blocks = [block_of(row, block_limit) for row in tx.all(_BLOCKS, {"limit": limit})]
+def _page(tx: Reading, limit: int) -> MemoryPage:
+    blocks = [block_of(tx, row) for row in tx.all(_BLOCKS, {"limit": limit})]
     count = tx.totals().memory if len(blocks) == limit else len(blocks)
     return MemoryPage(blocks, count)
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from mcp_state.errors import BadArgument, Conflict, NotFound
-from mcp_state.models import Project, Status, Totals
+from mcp_state.models import Project
 from mcp_state.store import documents, thread_rows
 from mcp_state.store.database import Noun, reads, writes
 from mcp_state.store.text import fold, tidy_name
-from mcp_state.store.transaction import Reading, Row, Writing, time_of
+from mcp_state.store.transaction import Reading, Row, Writing, time_of, totals_of
 from mcp_state.times import from_text
 
 _PROJECTS = """
@@ -373,15 +373,7 @@ def _project(row: Row) -> Project:
     name = row["shown"]
     return Project(
         name=name,
-        totals=Totals(
-            project=name,
-            how="",
-            exists=True,
-            event=row["last_event"],
-            threads={status.value: row[status.value] for status in Status},
-            journal=row["journal"],
-            memory=row["memory"],
-        ),
+        totals=totals_of(row),
         created_at=from_text(row["created_at"]),
         changed_at=time_of(row["changed_at"]),
         other_names=[other for other in json.loads(row["names"]) if fold(other) != fold(name)],

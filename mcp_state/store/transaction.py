@@ -55,9 +55,12 @@ _REMEMBER = """
 class Reading:
     """One read transaction of one caller: everything in it sees the same state."""
 
-    def __init__(self, connection: sqlite3.Connection, caller: Caller, clock: Clock) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, caller: Caller, clock: Clock, limits: Limits
+    ) -> None:
         self._connection = connection
         self.caller = caller
+        self.limits = limits
         self.at = clock.now()
         self.now = to_text(self.at)
         self.project = self._find_project()
@@ -84,16 +87,7 @@ class Reading:
         row = self.one(_PROJECT) if self.project else None
         if row is None:
             return Totals(self.caller.project, self.caller.how)
-        return Totals(
-            project=row["shown"],
-            how=self.caller.how,
-            exists=True,
-            event=row["last_event"],
-            threads={status.value: row[status.value] for status in Status},
-            journal=row["journal"],
-            memory=row["memory"],
-            remark=self._remark(row["shown"]),
-        )
+        return totals_of(row, self.caller.how, self._remark(row["shown"]))
 
     def _remark(self, shown: str) -> str:
         """Said when the directory would be called something else today."""
@@ -137,9 +131,8 @@ class Writing(Reading):
         allow_secrets: bool,
     ) -> None:
         self.actor = self.seq = 0
-        super().__init__(connection, caller, clock)
+        super().__init__(connection, caller, clock, limits)
         self.clock = clock
-        self.limits = limits
         self.subject: tuple[str, str] = ("project", "")
         self.changed = False
         self._allow_secrets = allow_secrets
@@ -242,6 +235,20 @@ class Writing(Reading):
             "worktree": clean(self.caller.worktree)[0],
         }
         return self.scalar(_ACTOR, params) or self.scalar(_NEW_ACTOR, params)
+
+
+def totals_of(row: Row, how: str = "", remark: str = "") -> Totals:
+    """The counts of a row of `projects`."""
+    return Totals(
+        project=row["shown"],
+        how=how,
+        exists=True,
+        event=row["last_event"],
+        threads={status.value: row[status.value] for status in Status},
+        journal=row["journal"],
+        memory=row["memory"],
+        remark=remark,
+    )
 
 
 def actor_of(row: Row) -> Actor:
