@@ -167,6 +167,15 @@ class StoreReadonly(StateError):
 
     code = "store_readonly"
 
+    @classmethod
+    def at(cls, path: str, why: str) -> StoreReadonly:
+        """The file at `path` can't be used as it should."""
+        return cls(
+            f"{path}: {why}",
+            "Allow this user to read and write the file and its directory, or name another file "
+            "with --db or MCP_STATE_DB. No restart is needed.",
+        )
+
 
 class DiskFull(StateError):
     """There is no room for the change."""

@@ -16,12 +16,12 @@ from datetime import UTC
 from mcp_state.errors import BadArgument, NotFound, StateError, StoreBusy, StoreDamaged
 from mcp_state.store import opening
 from mcp_state.store.queue import Queue, noted_changes
+from mcp_state.store.refusals import is_out_of_space, refused, refused_by_driver
 from mcp_state.times import Clock
 
 Progress = Callable[[int, int], None]
 
 _PAGES = 500
-_BUSY_MS = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ async def restore(
             queue.open()
             granted = await queue.lock(wait)
         except OSError as problem:
-            raise opening.refused(queue.path, problem) from problem
+            raise refused(queue.path, problem) from problem
         if not granted:
             raise StoreBusy.after(wait)
         work = asyncio.ensure_future(
@@ -127,7 +127,7 @@ def _back_up(path: str, target: str, overwrite: bool, progress: Progress | None)
         changes = _copy(path, temporary, noted_changes(path + "-queue"), progress)
         _put(temporary, target, overwrite)
     except OSError as problem:
-        raise opening.refused(target, problem) from problem
+        raise refused(target, problem) from problem
     finally:
         _remove(temporary)
     return Backup(target, os.stat(target).st_size, changes)
@@ -169,7 +169,6 @@ def _copy(source: str, temporary: str, noted: int, progress: Progress | None) ->
             contextlib.closing(opening.new_connection(source, "ro")) as original,
             contextlib.closing(opening.new_connection(temporary)) as copy,
         ):
-            original.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
             original.execute("BEGIN")
             opening.check_store(source, original, noted)
 
@@ -191,14 +190,9 @@ def _copy(source: str, temporary: str, noted: int, progress: Progress | None) ->
 
 
 def _driver_error(source: str, temporary: str, problem: sqlite3.Error) -> StateError:
-    code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreBusy.after(_BUSY_MS / 1000)
-    if opening.is_out_of_space(problem):
-        return opening.no_room(temporary, problem)
-    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-        return opening.refused(source, PermissionError(13, "Permission denied"))
-    return StoreDamaged.at(source, opening.damage(problem))
+    path = temporary if is_out_of_space(problem) else source
+    told = refused_by_driver(path, problem, opening.PATIENCE)
+    return told or StoreDamaged.at(source, str(problem))
 
 
 def _put(temporary: str, target: str, overwrite: bool) -> None:
@@ -248,7 +242,7 @@ def _restore(
         os.rename(temporary, path)
         opening.sync_directory(path)
     except OSError as problem:
-        raise opening.refused(path, problem) from problem
+        raise refused(path, problem) from problem
     except sqlite3.Error as problem:
         raise _driver_error(backup, temporary, problem) from problem
     finally:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mcp_state.models import Actor, Caller, Limits
-from mcp_state.store import documents, memory, opening, thread_rows
+from mcp_state.store import documents, memory, thread_rows
+from mcp_state.store.refusals import is_out_of_space
 from mcp_state.store.transaction import Reading, Row
 from mcp_state.times import Clock
 
@@ -256,7 +257,7 @@ def _asked(name: str, contradictions: Iterator[str], way_out: str) -> Finding:
             if count <= _EXAMPLES:
                 examples.append(one)
     except (sqlite3.Error, ValueError, LookupError, TypeError) as problem:
-        if isinstance(problem, sqlite3.Error) and opening.is_out_of_space(problem):
+        if isinstance(problem, sqlite3.Error) and is_out_of_space(problem):
             return Finding("warning", f"{name}: not looked at ({problem})", _MORE_ROOM)
         return Finding("damage", f"{name}: could not be read ({problem})", RESTORE)
     if not count:

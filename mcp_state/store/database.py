@@ -30,6 +30,7 @@ from mcp_state.errors import (
 from mcp_state.models import Caller, Limits
 from mcp_state.store import opening
 from mcp_state.store.queue import Queue, noted_changes
+from mcp_state.store.refusals import primary_code, refused, refused_by_driver
 from mcp_state.store.transaction import Reading, Writing
 from mcp_state.times import Clock
 
@@ -39,7 +40,6 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 _LONGEST_PAUSE = 0.02
-_BUSY_MS_WITHOUT_WAL = 2000
 
 
 class _Busy(Exception):
@@ -142,7 +142,7 @@ class Database:
                 self._queue.open()
                 granted = await self._queue.lock(deadline - time.monotonic())
             except OSError as problem:
-                raise opening.refused(self._queue.path, problem) from problem
+                raise refused(self._queue.path, problem) from problem
             if not granted:
                 raise StoreBusy.after(self._wait)
             try:
@@ -164,33 +164,36 @@ class Database:
                 connection = self._open_writer()
                 connection.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as problem:
-                if _is(problem, sqlite3.SQLITE_BUSY):
+                if primary_code(problem) == sqlite3.SQLITE_BUSY:
                     raise _Busy from problem
                 raise
             self._writer.wal = opening.identity(self.path + "-wal")
-            subject = ("project", "")
+            tx: Writing | None = None
             try:
                 tx = Writing(connection, caller, self.clock, self.limits, self._allow_secrets)
-                try:
-                    result = body(tx)
-                finally:
-                    subject = tx.subject
+                result = body(tx)
                 if not tx.changed:  # no event, so nothing that is worth a project or a sync
                     connection.execute("ROLLBACK")
-                    tx = Reading(connection, caller, self.clock, self.limits)
-                    caller.totals = tx.totals()
+                    left = Reading(connection, caller, self.clock, self.limits)
+                    caller.totals = left.totals()
                     return result
                 caller.totals = tx.totals()
-                changes = tx.scalar("SELECT changes FROM store")
-                connection.execute("COMMIT")
+                self._commit(tx)
+                return result
             except BaseException as problem:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 if isinstance(problem, StateError) and problem.recorded:
-                    self._record_refusal(connection, caller, subject, problem)
+                    self._record_refusal(connection, caller, tx.subject if tx else None, problem)
                 raise
+
+    def _commit(self, tx: Writing) -> None:
+        changes = tx.scalar("SELECT changes FROM store")
+        tx.run("COMMIT")
+        try:
             self._queue.note_changes(changes)
-            return result
+        except OSError:  # the change itself is saved, and its caller has to be told so
+            log.exception("%s: the number of changes could not be noted", self._queue.path)
 
     def _migrate(self) -> None:
         """In the writer's thread: opening for writing is what brings a store up to date."""
@@ -201,7 +204,7 @@ class Database:
         self,
         connection: sqlite3.Connection,
         caller: Caller,
-        subject: tuple[str, str],
+        subject: tuple[str, str] | None,
         problem: StateError,
     ) -> None:
         """An event of its own: people want to see what was refused, and why."""
@@ -210,9 +213,7 @@ class Database:
             tx = Writing(connection, caller, self.clock, self.limits, self._allow_secrets)
             row = {"code": problem.code, "fact": problem.fact}
             tx.event("refused", f"refused: {problem.code}", row, subject=subject)
-            changes = tx.scalar("SELECT changes FROM store")
-            connection.execute("COMMIT")
-            self._queue.note_changes(changes)
+            self._commit(tx)
         except (sqlite3.Error, StateError):
             log.exception("a refusal could not be recorded")
             if connection.in_transaction:
@@ -238,22 +239,12 @@ class Database:
             yield
         except sqlite3.Error as problem:
             log.warning("%s: %s", self.path, problem)
-            if _is(problem, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                raise StoreBusy.after(self._wait) from problem
-            if _is(problem, sqlite3.SQLITE_CONSTRAINT):
+            told = refused_by_driver(self.path, problem, self._wait)
+            if not isinstance(told, StoreBusy):
+                worker.forget()
+            if told is None:
                 raise
-            worker.forget()
-            if opening.is_out_of_space(problem):
-                raise opening.no_room(self.path, problem) from problem
-            if _is(problem, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-                raise StoreReadonly(
-                    f"{self.path}: {problem}",
-                    "Allow this user to read and write the file and its directory, or name "
-                    "another file with --db or MCP_STATE_DB. No restart is needed.",
-                ) from problem
-            if _is(problem, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR):
-                raise StoreDamaged.at(self.path, opening.damage(problem)) from problem
-            raise
+            raise told from problem
 
     def _open_writer(self) -> sqlite3.Connection:
         """The writing connection; the queue is ours, so making and migrating is safe here."""
@@ -269,21 +260,21 @@ class Database:
             try:
                 opening.make(self.path, self.clock.now())
             except OSError as problem:
-                raise opening.refused(self.path, problem) from problem
+                raise refused(self.path, problem) from problem
             self._queue.note_changes(0)
             found = opening.identity(self.path)
         version = self._look(self._queue.changes())
         if not os.access(self.path, os.W_OK):
-            raise opening.refused(self.path, PermissionError(13, "Permission denied"))
+            raise refused(self.path, PermissionError(13, "Permission denied"))
         connection = opening.new_connection(self.path, "rw")
         try:
             opening.migrate(self.path, connection, version, self.clock.now())
             connection.execute("PRAGMA synchronous = FULL")
             if opening.wal_is_safe(self.path):
                 connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA busy_timeout = 0")  # the queue is where one waits
             else:
                 connection.execute("PRAGMA journal_mode = DELETE")
-                connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS_WITHOUT_WAL}")
         except BaseException:
             connection.close()
             raise
@@ -297,12 +288,12 @@ class Database:
         self._reader.forget()
         if found is None:
             self._refuse_if_it_was_there(noted_changes(self._queue.path))
-            connection = _empty_store()
+            connection = opening.new_connection(":memory:")
+            opening.apply(connection, opening.migrations())
         else:
             if self._look(noted_changes(self._queue.path)) < len(opening.migrations()):
                 raise _Older
             connection = opening.new_connection(self.path, "ro")
-            connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS_WITHOUT_WAL}")
         connection.execute("PRAGMA query_only = ON")
         self._reader.keep(connection, found)
         return connection
@@ -316,7 +307,6 @@ class Database:
         interrupted = not self.read_only and os.path.exists(self.path + "-journal")
         mode = "rw" if interrupted else "ro"
         with contextlib.closing(opening.new_connection(self.path, mode)) as connection:
-            connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS_WITHOUT_WAL}")
             version = opening.check_store(self.path, connection, noted_changes)
         if self.read_only and version < len(opening.migrations()):
             raise StoreReadonly(
@@ -393,20 +383,6 @@ def _shielded() -> AbstractContextManager[object]:
     import anyio
 
     return anyio.CancelScope(shield=True)
-
-
-def _empty_store() -> sqlite3.Connection:
-    connection = opening.new_connection(":memory:")
-    for step in opening.migrations():
-        for statement in step.statements:
-            connection.execute(statement)
-    return connection
-
-
-def _is(problem: sqlite3.Error, *codes: int) -> bool:
-    """Whether the primary result code of SQLite is one of these."""
-    code = getattr(problem, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF in codes
 
 
 class Noun:

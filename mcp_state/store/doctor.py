@@ -21,6 +21,7 @@ from mcp_state.models import Totals
 from mcp_state.store import opening
 from mcp_state.store.consistency import RESTORE, Finding, inspect
 from mcp_state.store.queue import noted_changes
+from mcp_state.store.refusals import damage, is_out_of_space, refused
 from mcp_state.store.transaction import totals_of
 from mcp_state.store.wal import Wal, scan
 from mcp_state.times import Clock
@@ -28,7 +29,6 @@ from mcp_state.times import Clock
 __all__ = ["Finding", "Report", "Writer", "examine"]
 
 _CLOSE = "Close it to others: chmod {mode} {path}"
-_BUSY_MS = 5000
 _TRIES = 3
 _PROJECTS = """
     SELECT shown, last_event, active, watching, blocked, done, dropped, journal, memory
@@ -104,7 +104,7 @@ def _examine(path: str, clock: Clock) -> Report:
         report.findings.append(Finding("damage", problem.fact, problem.next_step))
         return report
     except OSError as problem:
-        told = opening.refused(problem.filename or path, problem)
+        told = refused(problem.filename or path, problem)
         report.findings.append(Finding("damage", told.fact, told.next_step))
         return report
     try:
@@ -240,10 +240,10 @@ def _made_copy(report: Report, wal: Wal, copy: str) -> bool:
         report.findings.append(_not_copied(path, report.size, str(problem)))
         return False
     except sqlite3.Error as problem:
-        if opening.is_out_of_space(problem):
+        if is_out_of_space(problem):
             report.findings.append(_not_copied(path, report.size, str(problem)))
         else:
-            report.findings.append(Finding("damage", f"{path}: {opening.damage(problem)}", RESTORE))
+            report.findings.append(Finding("damage", f"{path}: {damage(problem)}", RESTORE))
         return False
     return True
 
@@ -283,7 +283,6 @@ def _snapshot(path: str, copy: str, mode: str) -> None:
         contextlib.closing(opening.new_connection(path, mode)) as original,
         contextlib.closing(opening.new_connection(copy)) as target,
     ):
-        original.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
         original.execute("BEGIN")
         original.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()
         original.backup(target)
@@ -303,7 +302,7 @@ def _look_inside(report: Report, wal: Wal, copy: str, noted: int, clock: Clock) 
             report.findings.append(Finding("damage", problem.fact, problem.next_step))
             return
         except sqlite3.Error as problem:
-            report.findings.append(Finding("damage", f"{path}: {opening.damage(problem)}", RESTORE))
+            report.findings.append(Finding("damage", f"{path}: {damage(problem)}", RESTORE))
             return
         _check_changes(report, wal, noted)
         latest = len(opening.migrations())

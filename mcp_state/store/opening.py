@@ -18,13 +18,16 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import quote
 
-from mcp_state.errors import DiskFull, StateError, StoreDamaged, StoreNewer, StoreReadonly
+from mcp_state.errors import StoreDamaged, StoreNewer
+from mcp_state.store import wal
+from mcp_state.store.refusals import refused
 from mcp_state.times import to_text
 
 log = logging.getLogger(__name__)
 
 APPLICATION_ID = 0x4D43_5053  # "MCPS"
-_WAL_MAGIC = (0x377F0682, 0x377F0683)
+PATIENCE = 2.0
+"""Seconds that a connection waits for the lock of another."""
 _UNSAFE_FOR_WAL = ("nfs", "cifs", "smb", "9p", "afs", "fuse", "vboxsf", "prl_fs", "ceph", "gfs")
 
 
@@ -68,9 +71,7 @@ def migrations() -> tuple[Migration, ...]:
 def expected_objects() -> frozenset[tuple[str, str]]:
     """The tables, indexes and triggers of a whole store."""
     with contextlib.closing(new_connection(":memory:")) as connection:
-        for step in migrations():
-            for statement in step.statements:
-                connection.execute(statement)
+        apply(connection, migrations())
         return frozenset(_objects(connection))
 
 
@@ -83,7 +84,7 @@ def new_connection(path: str, mode: str = "") -> sqlite3.Connection:
     """A connection without transactions of its own making; `mode` is that of a SQLite URI."""
     target = f"file:{quote(os.fsencode(path))}?mode={mode}" if mode else path
     connection = sqlite3.connect(
-        target, uri=bool(mode), isolation_level=None, check_same_thread=False, timeout=0
+        target, uri=bool(mode), isolation_level=None, check_same_thread=False, timeout=PATIENCE
     )
     connection.execute("PRAGMA foreign_keys = ON")
     return connection
@@ -119,44 +120,6 @@ def identity(path: str) -> tuple[int, int] | None:
     except OSError as problem:
         raise refused(path, problem) from problem
     return found.st_dev, found.st_ino
-
-
-def refused(path: str, problem: OSError) -> StateError:
-    """The operating system's refusal, in our words."""
-    if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull.at(path)
-    if problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return StoreReadonly(
-            f"{path}: {os.strerror(problem.errno)}",
-            "Allow this user to read and write the file and its directory, or name another file "
-            "with --db or MCP_STATE_DB. No restart is needed.",
-        )
-    if problem.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
-        return StoreReadonly(
-            f"{path}: file locks do not work on this file system",
-            "Keep the store on a local disk: name one with --db or MCP_STATE_DB.",
-        )
-    return StoreDamaged.at(path, os.strerror(problem.errno or 0))
-
-
-def is_out_of_space(problem: sqlite3.Error) -> bool:
-    """Whether a write failed for want of room; SQLite names a quota or a limit an I/O error."""
-    code = getattr(problem, "sqlite_errorcode", 0)
-    return code & 0xFF == sqlite3.SQLITE_FULL or code in (
-        sqlite3.SQLITE_IOERR_WRITE,
-        sqlite3.SQLITE_IOERR_SHMSIZE,
-    )
-
-
-def no_room(path: str, problem: sqlite3.Error) -> DiskFull:
-    """The refusal of what `is_out_of_space` is true of."""
-    if getattr(problem, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
-        return DiskFull.at(path)
-    return DiskFull(
-        f"not saved: {path} could not be written ({problem}): no space, over a quota or a file "
-        "size limit, or a failing disk",
-        "Free some space and call again; no restart.",
-    )
 
 
 def check_files(path: str) -> None:
@@ -196,37 +159,17 @@ def check_main_file(path: str) -> None:
         raise refused(path, PermissionError(errno.EACCES, ""))
 
 
-def damage(problem: sqlite3.Error) -> str:
-    """What SQLite found wrong with a file, in words."""
-    if getattr(problem, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_NOTADB:
-        return "this is not a SQLite database"
-    return str(problem)
-
-
 def _check_wal(path: str) -> None:
     """SQLite silently ignores a WAL whose header is wrong, and with it what was committed there."""
     for _ in range(3):  # a writer may be renewing the header at this moment
         try:
             with open(path, "rb") as file:
-                head = file.read(32)
+                head = file.read(wal.HEADER)
         except FileNotFoundError:
             return
-        if not head.strip(b"\0"):
-            return
-        words = [int.from_bytes(head[i : i + 4], "big") for i in range(0, len(head), 4)]
-        if words[0] in _WAL_MAGIC and words[6:] == _wal_checksum(head[:24], words[0]):
+        if not head.strip(b"\0") or wal.is_header(head):
             return
     raise StoreDamaged.at(path, "this is not a write-ahead log; the last changes were in it")
-
-
-def _wal_checksum(data: bytes, magic: int) -> list[int]:
-    """The checksum of SQLite's file format, section 4.2."""
-    order = "big" if magic & 1 else "little"
-    first = second = 0
-    for i in range(0, len(data), 8):
-        first = (first + int.from_bytes(data[i : i + 4], order) + second) & 0xFFFFFFFF
-        second = (second + int.from_bytes(data[i + 4 : i + 8], order) + first) & 0xFFFFFFFF
-    return [first, second]
 
 
 def check_store(path: str, connection: sqlite3.Connection, noted_changes: int) -> int:
@@ -295,7 +238,7 @@ def make(path: str, now: datetime) -> None:
         os.chmod(temporary, 0o600)
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        _apply(connection, migrations())
+        apply(connection, migrations())
         connection.execute("INSERT INTO store VALUES (1, 1, 0, ?)", (to_text(now),))
         connection.execute("COMMIT")
         if wal_is_safe(path):
@@ -320,7 +263,8 @@ def sync_directory(path: str) -> None:
             os.close(folder)
 
 
-def _apply(connection: sqlite3.Connection, steps: Sequence[Migration]) -> None:
+def apply(connection: sqlite3.Connection, steps: Sequence[Migration]) -> None:
+    """Run steps of the schema, within the transaction of the caller."""
     for step in steps:
         for statement in step.statements:
             connection.execute(statement)
@@ -346,7 +290,7 @@ def migrate(
     copy_store(connection, copy)
     connection.execute("BEGIN IMMEDIATE")
     try:
-        _apply(connection, due)
+        apply(connection, due)
         connection.execute("COMMIT")
     except BaseException:
         connection.execute("ROLLBACK")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 _MAGIC = (0x377F0682, 0x377F0683)
-_HEADER = 32
+HEADER = 32
 _FRAME = 24
 _MASK = 0xFFFFFFFF
 
@@ -60,14 +60,12 @@ def _scan(path: str) -> Wal:
 def _read(file: BinaryIO) -> Wal:
     size = file.seek(0, 2)
     file.seek(0)
-    head = file.read(_HEADER)
+    head = file.read(HEADER)
     if not head.strip(b"\0"):
         return Wal(exists=True, size=size)
-    magic = int.from_bytes(head[:4], "big")
-    order = "big" if magic & 1 else "little"
-    sums = _checksum(head[:24], order, (0, 0))
-    if magic not in _MAGIC or sums != _pair(head[24:]):
+    if not is_header(head):
         return Wal(exists=True, size=size, garbage=True)
+    order, sums = _order(head), _pair(head[24:])
     page, salt = int.from_bytes(head[8:12], "big"), head[16:24]
     frames = commits = waiting = broken_at = lost = number = 0
     while len(frame := file.read(_FRAME + page)) == _FRAME + page:
@@ -93,6 +91,18 @@ def _read(file: BinaryIO) -> Wal:
         broken_at=broken_at if lost else 0,
         lost=lost,
     )
+
+
+def is_header(head: bytes) -> bool:
+    """Whether these bytes can begin a -wal; SQLite ignores one that begins otherwise."""
+    if len(head) < HEADER or int.from_bytes(head[:4], "big") not in _MAGIC:
+        return False
+    return _checksum(head[:24], _order(head), (0, 0)) == _pair(head[24:])
+
+
+def _order(head: bytes) -> str:
+    """The byte order of the checksums, which the last bit of the magic number tells."""
+    return "big" if head[3] & 1 else "little"
 
 
 def _pair(data: bytes) -> tuple[int, int]:
