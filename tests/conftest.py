@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -18,6 +19,9 @@ from mcp_state.server import create_server
 from mcp_state.settings import Settings
 from mcp_state.store.database import Database
 from mcp_state.times import Clock
+
+# A shell starts background jobs with SIGINT ignored, and the children of the tests would inherit it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 START = datetime(2026, 11, 29, 9, 0, tzinfo=UTC)
 
