@@ -20,7 +20,7 @@ from mcp_state.settings import Settings
 from mcp_state.store.database import Database
 from mcp_state.times import Clock
 
-# A shell starts background jobs with SIGINT ignored, and the children of the tests would inherit it.
+# A shell starts background jobs with SIGINT ignored; the children of the tests would inherit it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 START = datetime(2026, 11, 29, 9, 0, tzinfo=UTC)
