@@ -98,13 +98,7 @@ async def restore(
         )
     queue = Queue(path + "-queue")
     try:
-        try:
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            queue.open()
-            granted = await queue.lock(wait)
-        except OSError as problem:
-            raise refused(queue.path, problem) from problem
-        if not granted:
+        if not await queue.lock(wait):
             raise StoreBusy.after(wait)
         work = asyncio.ensure_future(
             asyncio.to_thread(_restore, path, backup, queue, clock or Clock(), progress)

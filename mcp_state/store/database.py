@@ -137,13 +137,7 @@ class Database:
         except TimeoutError:
             raise StoreBusy.after(self._wait) from None
         try:
-            try:
-                self._make_directory()
-                self._queue.open()
-                granted = await self._queue.lock(deadline - time.monotonic())
-            except OSError as problem:
-                raise refused(self._queue.path, problem) from problem
-            if not granted:
+            if not await self._queue.lock(deadline - time.monotonic()):
                 raise StoreBusy.after(self._wait)
             try:
                 yield
@@ -151,11 +145,6 @@ class Database:
                 self._queue.unlock()
         finally:
             self._turn.release()
-
-    def _make_directory(self) -> None:
-        folder = os.path.dirname(self.path)
-        if not os.path.isdir(folder):
-            os.makedirs(folder, mode=0o700, exist_ok=True)
 
     def _transact(self, caller: Caller, body: Callable[[Writing], T]) -> T:
         """In the writer's thread: open if need be, BEGIN, body, COMMIT, or ROLLBACK."""

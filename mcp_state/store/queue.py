@@ -11,6 +11,8 @@ import asyncio
 import os
 import threading
 
+from mcp_state.store.refusals import refused
+
 try:
     import fcntl
 except ImportError:  # Windows: the wait in front of BEGIN is then the only queue
@@ -48,9 +50,19 @@ class Queue:
         return True
 
     async def lock(self, seconds: float) -> bool:
-        """Wait for the lock, in the kernel's order; False after `seconds`. Can be cancelled."""
-        if self.try_lock():
-            return True
+        """Wait for the lock, in the kernel's order; False after `seconds`. Can be cancelled.
+
+        Raises:
+            StateError: the side file can't be made, or locks do not work there.
+        """
+        try:
+            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+            self.open()
+            return self.try_lock() or await self._granted(seconds)
+        except OSError as problem:
+            raise refused(self.path, problem) from problem
+
+    async def _granted(self, seconds: float) -> bool:
         wait = _Wait(_open(self.path), asyncio.get_running_loop())
         try:
             async with asyncio.timeout(max(seconds, 0)):
