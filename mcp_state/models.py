@@ -38,7 +38,6 @@ class Limits:
     entry: int = 8192
     text: int = 2000
     title: int = 300
-    name: int = 128
     criteria: int = 200
     items: int = 50
 

@@ -352,7 +352,7 @@ def _document(tx: Reading, kind: str, row: Row) -> Sequence[Any] | None:
     else:
         shown, seq, text = row["shown"], row["changed"], f"{row['shown']}\n{row['value']}"
     text = documents.indexed(text)
-    return shown, seq, text, " ".join(sorted(set(documents.short_forms(text))))
+    return shown, seq, text, documents.short(text)
 
 
 def _index(connection: sqlite3.Connection) -> Iterator[str]:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from mcp_state.store.transaction import Writing
+from mcp_state.store.transaction import Reading, Writing
 
 KINDS = ("memory", "thread", "journal")
 _KINDS_PER_PROJECT = 16
@@ -44,9 +44,20 @@ def range_of(project: int, kind: str) -> tuple[int, int]:
     return number * _RANGE, (number + 1) * _RANGE
 
 
+def next_id(tx: Reading, project: int, kind: str) -> int:
+    """The id of a project's next document of one kind."""
+    first, end = range_of(project, kind)
+    return tx.scalar(_NEXT_ID, {"first": first, "end": end})
+
+
 def indexed(text: str) -> str:
     """A text as it is indexed and asked for: one spelling of composed characters."""
     return unicodedata.normalize("NFC", text).replace(_PAD, " ")
+
+
+def short(text: str) -> str:
+    """The column `short` of a document with this text."""
+    return " ".join(sorted(set(short_forms(text))))
 
 
 def short_forms(text: str) -> Iterator[str]:
@@ -65,18 +76,17 @@ def short_forms(text: str) -> Iterator[str]:
 
 def put(tx: Writing, kind: str, name: str, shown: str, text: str, seq: int) -> None:
     """Make this the newest document of the project, replacing the one of the same subject."""
-    first, end = range_of(tx.project, kind)
     text = indexed(text)
     tx.run(
         _PUT,
         {
-            "id": tx.scalar(_NEXT_ID, {"first": first, "end": end}),
+            "id": next_id(tx, tx.project, kind),
             "kind": kind,
             "name": name,
             "shown": shown,
             "seq": seq,
             "text": text,
-            "short": " ".join(sorted(set(short_forms(text)))),
+            "short": short(text),
         },
     )
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from mcp_state.errors import BadArgument, Conflict, NotFound
+from mcp_state.errors import BadArgument, Conflict
 from mcp_state.models import JournalEntry, JournalPage
 from mcp_state.store import documents
 from mcp_state.store.database import Noun, reads, writes
 from mcp_state.store.text import clean, fold, in_line, tidy_name
-from mcp_state.store.thread_rows import near_names
+from mcp_state.store.thread_rows import no_thread
 from mcp_state.store.transaction import Params, Reading, Row, Writing, actor_of
 from mcp_state.times import from_text
 
@@ -82,11 +82,8 @@ class Journal(Noun):
             if (first := tx.remembered("journal_append", idempotency_key)) is not None:
                 return _again(tx, idempotency_key, digest, *first)
         if name and tx.one(_THREAD, {"thread": name}) is None:
-            raise NotFound.named(
-                "thread",
-                thread.strip(),
-                near_names(tx, name),
-                "Create it with thread_set, or leave thread out; nothing was saved.",
+            raise no_thread(
+                tx, thread, "Create it with thread_set, or leave thread out; nothing was saved."
             )
         seq, agent = tx.seq, tx.caller.actor.agent
         row = {"id": tx.clock.new_id("j-"), "kind": kind, "thread": name, "text": text}
@@ -123,12 +120,7 @@ class Journal(Noun):
             NotFound: there is no such thread.
         """
         if thread.strip() and tx.one(_THREAD, {"thread": fold(thread)}) is None:
-            raise NotFound.named(
-                "thread",
-                thread.strip(),
-                near_names(tx, fold(thread)),
-                "Leave thread out to read all entries.",
-            )
+            raise no_thread(tx, thread, "Leave thread out to read all entries.")
         return tail(tx, limit, before, since, thread, kind, actor)
 
 
@@ -179,11 +171,6 @@ def _beyond(tx: Reading, params: Params, rows: Sequence[Row]) -> tuple[int | Non
     older = tx.one(_BACK, {**params, "before": first, "limit": 1})
     newer = tx.one(_FORWARD, {**params, "since": last, "before": _NOW, "limit": 1})
     return None if older else 0, None if newer else 0
-
-
-def entries_of_thread(tx: Reading, name: str, limit: int) -> list[JournalEntry]:
-    """The newest entries about a thread, oldest first."""
-    return list(tail(tx, limit, thread=name).entries)
 
 
 def entry_of(row: Row, *, repeated: bool = False) -> JournalEntry:

@@ -11,7 +11,7 @@ from mcp_state.errors import BadArgument, Conflict, NotFound
 from mcp_state.models import Project
 from mcp_state.store import documents, thread_rows
 from mcp_state.store.database import Noun, reads, writes
-from mcp_state.store.text import fold, tidy_name
+from mcp_state.store.text import LONGEST_NAME, fold, tidy_name
 from mcp_state.store.transaction import Reading, Row, Writing, time_of, totals_of
 from mcp_state.times import from_text
 
@@ -46,17 +46,9 @@ _THREAD_CLASHES = """
         AND EXISTS (SELECT 1 FROM threads AS there
                     WHERE there.project = :into AND there.name = threads.name)
 """
-_TAKEN_IN_MEMORY = """
-    SELECT 1 FROM memory WHERE project IN (:project, :into) AND name = :name
-    UNION ALL
+_TAKEN = """
     SELECT 1 FROM events
-    WHERE project IN (:project, :into) AND kind = 'memory' AND name = :name LIMIT 1
-"""
-_TAKEN_IN_THREADS = """
-    SELECT 1 FROM threads WHERE project IN (:project, :into) AND name = :name
-    UNION ALL
-    SELECT 1 FROM events
-    WHERE project IN (:project, :into) AND kind = 'thread' AND name = :name LIMIT 1
+    WHERE project IN (:project, :into) AND kind = :kind AND name = :name LIMIT 1
 """
 _KEEP_BLOCK_APART = (
     """
@@ -100,9 +92,6 @@ _DOCUMENT = """
 _RENAME_DOCUMENT = """
     UPDATE documents SET name = :name, shown = :shown, text = :text, short = :short
     WHERE project = :project AND kind = :kind AND name = :old
-"""
-_NEXT_DOCUMENT = """
-    SELECT coalesce(max(id), :first - 1) + 1 FROM documents WHERE id >= :first AND id < :end
 """
 _MOVE_DOCUMENTS = """
     UPDATE documents SET id = id + :shift, project = :into, seq = seq + :offset,
@@ -184,7 +173,7 @@ _END_LEASE = """
 """
 _THREAD = "SELECT * FROM thread_rows WHERE project = :project AND name = :name"
 
-_LONGEST_NAME = 128
+_LISTED = "`mcp-state projects` shows all of them; nothing was changed."
 _LONGEST_SOURCE = 60
 
 
@@ -238,12 +227,7 @@ class Projects(Noun):
         source = _existing(tx)
         target = tx.scalar(_BY_NAME, {"name": fold(into)})
         if target is None:
-            raise NotFound.named(
-                "project",
-                into.strip(),
-                tx.known_projects()[:5],
-                "`mcp-state projects` shows all of them; nothing was changed.",
-            )
+            raise NotFound.named("project", into.strip(), tx.known_projects()[:5], _LISTED)
         if target == tx.project:
             raise BadArgument(
                 f"{into.strip()!r} is this project already", "Name another project to merge into."
@@ -276,27 +260,22 @@ class Projects(Noun):
 def _existing(tx: Writing) -> str:
     """The name of the caller's project, which has to have a past."""
     if tx.seq == 1:
-        raise NotFound.named(
-            "project",
-            tx.caller.project,
-            [],
-            "`mcp-state projects` shows all of them; nothing was changed.",
-        )
+        raise NotFound.named("project", tx.caller.project, [], _LISTED)
     return tx.scalar(_SHOWN, {"id": tx.project})
 
 
 def _keep_apart(tx: Writing, source: str, target: int) -> Sequence[tuple[str, str, str]]:
     """Rename, within the source, what the target has too: kind, old name, new name as shown."""
     apart: list[tuple[str, str, str]] = []
-    for kind, clashes, taken, statements in (
-        ("memory", _MEMORY_CLASHES, _TAKEN_IN_MEMORY, _KEEP_BLOCK_APART),
-        ("thread", _THREAD_CLASHES, _TAKEN_IN_THREADS, _KEEP_THREAD_APART),
+    for kind, clashes, statements in (
+        ("memory", _MEMORY_CLASHES, _KEEP_BLOCK_APART),
+        ("thread", _THREAD_CLASHES, _KEEP_THREAD_APART),
     ):
         for row in tx.all(clashes, {"into": target}):
             shown = next(
                 name
                 for name in _names_apart(row["shown"], source)
-                if tx.one(taken, {"into": target, "name": fold(name)}) is None
+                if tx.one(_TAKEN, {"into": target, "kind": kind, "name": fold(name)}) is None
             )
             params = {
                 "kind": kind,
@@ -318,7 +297,7 @@ def _names_apart(shown: str, source: str) -> itertools.chain[str]:
         source = f"{source[: _LONGEST_SOURCE - 1]}…"
 
     def name(suffix: str) -> str:
-        room = _LONGEST_NAME - len(suffix)
+        room = LONGEST_NAME - len(suffix)
         return (shown if len(shown) <= room else f"{shown[: room - 1]}…") + suffix
 
     return itertools.chain(
@@ -334,8 +313,7 @@ def _rename_document(tx: Writing, params: dict[str, Any]) -> None:
         return
     _, line_break, rest = text.partition("\n")
     text = documents.indexed(params["shown"]) + line_break + rest
-    short = " ".join(sorted(set(documents.short_forms(text))))
-    tx.run(_RENAME_DOCUMENT, params | {"text": text, "short": short})
+    tx.run(_RENAME_DOCUMENT, params | {"text": text, "short": documents.short(text)})
 
 
 def _move(tx: Writing, target: int, offset: int) -> None:
@@ -344,10 +322,9 @@ def _move(tx: Writing, target: int, offset: int) -> None:
     for statement in _MOVE:
         tx.run(statement, params)
     for kind in documents.KINDS:
-        first, end = documents.range_of(target, kind)
-        start, _ = documents.range_of(tx.project, kind)
-        free = tx.scalar(_NEXT_DOCUMENT, {"first": first, "end": end})
-        tx.run(_MOVE_DOCUMENTS, params | {"kind": kind, "shift": free - start})
+        first, _ = documents.range_of(tx.project, kind)
+        shift = documents.next_id(tx, target, kind) - first
+        tx.run(_MOVE_DOCUMENTS, params | {"kind": kind, "shift": shift})
 
 
 def _end_lease(tx: Writing, name: str, holder: str, source: str) -> None:

@@ -9,6 +9,7 @@ from mcp_state.errors import BadArgument
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _FORBIDDEN_IN_NAMES = {"Cc", "Zl", "Zp"}
+LONGEST_NAME = 128
 
 
 def clean(text: str) -> tuple[str, int]:
@@ -18,18 +19,18 @@ def clean(text: str) -> tuple[str, int]:
     return _UNSTORABLE.subn("\ufffd", text)
 
 
-def tidy_name(text: str, what: str, limit: int = 128) -> str:
+def tidy_name(text: str, what: str) -> str:
     """A name as it is shown: NFC, trimmed.
 
     Raises:
-        BadArgument: empty, longer than `limit` characters, or with a control character.
+        BadArgument: empty, longer than `LONGEST_NAME` characters, or with a control character.
     """
     name = unicodedata.normalize("NFC", clean(text.replace("\0", "\x01"))[0]).strip()
     if not name:
-        raise BadArgument(f"{what} is empty", f"Give it a name of 1 to {limit} characters.")
-    if len(name) > limit:
+        raise BadArgument(f"{what} is empty", f"Give it a name of 1 to {LONGEST_NAME} characters.")
+    if len(name) > LONGEST_NAME:
         raise BadArgument(
-            f"{what} is {len(name):,} characters; a name has at most {limit}",
+            f"{what} is {len(name):,} characters; a name has at most {LONGEST_NAME}",
             "Choose a shorter name and put the text elsewhere.",
         )
     if any(unicodedata.category(c) in _FORBIDDEN_IN_NAMES for c in name):

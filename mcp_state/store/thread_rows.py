@@ -95,19 +95,15 @@ def find_row(tx: Reading, thread: str) -> Row:
     name = fold(tidy_name(thread, "thread"))
     row = tx.one(THREAD, {"name": name})
     if row is None:
-        raise NotFound.named(
-            "thread",
-            thread.strip(),
-            near_names(tx, name),
-            "thread_list shows the open ones; thread_set creates one.",
-        )
+        raise no_thread(tx, thread, "thread_list shows the open ones; thread_set creates one.")
     return row
 
 
-def near_names(tx: Reading, name: str) -> Sequence[str]:
-    """Up to three names, out of the last changed ones, that one might have meant."""
+def no_thread(tx: Reading, thread: str, next_step: str) -> NotFound:
+    """The refusal, with up to three names, out of the last changed ones, that might be meant."""
     shown = {fold(row["shown"]): row["shown"] for row in tx.all(_NAMES)}
-    return [shown[near] for near in difflib.get_close_matches(name, list(shown), 3)]
+    near = [shown[name] for name in difflib.get_close_matches(fold(thread), list(shown), 3)]
+    return NotFound.named("thread", thread.strip(), near, next_step)
 
 
 def thread_of(tx: Reading, row: Row, *, unchanged: bool = False) -> Thread:
@@ -196,7 +192,7 @@ def row_of(tx: Reading, row: Row) -> dict[str, Any]:
     return {
         "name": row["shown"],
         "version": row["version"],
-        **{column: row[column] for column in COLUMNS if column != "places"},
+        **{column: row[column] for column in COLUMNS},
         "places": json.loads(row["places"]),
         "depends_on": [r["shown"] for r in needed],
         "criteria": row["criteria"],

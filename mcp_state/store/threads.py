@@ -17,7 +17,7 @@ from mcp_state.models import (
 from mcp_state.store import documents
 from mcp_state.store.database import Noun, reads, writes
 from mcp_state.store.events import last_events_of
-from mcp_state.store.journal import entries_of_thread
+from mcp_state.store.journal import tail
 from mcp_state.store.text import fold, in_line
 from mcp_state.store.thread_rows import (
     CRITERIA,
@@ -146,7 +146,7 @@ class Threads(Noun):
             criteria=[criterion_of(c) for c in tx.all(CRITERIA, {"name": name})],
             history=events,
             earlier=earlier,
-            journal=entries_of_thread(tx, name, journal),
+            journal=tail(tx, journal, thread=name).entries,
             needed_by=[r["shown"] for r in tx.all(_NEEDED_BY, {"name": name})],
             unfinished=[r["shown"] for r in needed if r["status"] != Status.DONE],
         )

@@ -10,7 +10,7 @@ from typing import Any
 
 from mcp_state.errors import OverLimit, ProjectUnknown, SecretRefused
 from mcp_state.models import Actor, Caller, Event, Limits, Status, Totals
-from mcp_state.store.text import clean, credential_in, fold, tidy_name
+from mcp_state.store.text import LONGEST_NAME, clean, credential_in, fold, tidy_name
 from mcp_state.times import Clock, from_text, to_text
 
 Row = sqlite3.Row
@@ -172,7 +172,7 @@ class Writing(Reading):
             BadArgument: it is no name.
             SecretRefused: it has the shape of a credential.
         """
-        return self.text(tidy_name(name, what), f"the {what}", self.limits.name, "")
+        return self.text(tidy_name(name, what), f"the {what}", LONGEST_NAME, "")
 
     def event(
         self,
