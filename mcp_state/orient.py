@@ -7,7 +7,6 @@ which call shows it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -89,12 +88,13 @@ class Orient(Noun):
         if not self.caller.project:
             text = render.unknown_project(tx.known_projects()) + "\n[no project]"
             return Packet(text, None, 0, 0, (), (), (), (), {}, (), ())
-        packet = _gather(tx, since)
-        text = _text(packet, tx.totals(), self.caller, tx.at, max_tokens * CHARS_PER_TOKEN)
+        totals = tx.totals()
+        packet = _gather(tx, totals, since)
+        text = _text(packet, totals, self.caller, tx.at, max_tokens * CHARS_PER_TOKEN)
         return replace(packet, text=text)
 
 
-def _gather(tx: Reading, since: int | None) -> Packet:
+def _gather(tx: Reading, totals: Totals, since: int | None) -> Packet:
     actor = tx.caller.actor
     seen = tx.scalar(_MINE, {"session": actor.session}) if actor.session else None
     if seen is None:
@@ -102,7 +102,6 @@ def _gather(tx: Reading, since: int | None) -> Packet:
         seen = tx.scalar(_EARLIER, params)
     last_here = from_text(tx.scalar(_AT, {"last": seen})) if seen else None
     start = since if since is not None else seen or 0
-    totals = tx.totals()
     changes = last_events(tx, start, 60) if seen or since is not None else []
     if len(changes) < _ALWAYS:
         earliest = to_text(tx.at - _RECENT)
@@ -248,7 +247,7 @@ def _sections(
 ) -> list[_Section]:
     session = caller.actor.session
     roomy = room >= 6000
-    changes = _changes(packet.changes, caller, now)
+    changes = _changes(packet.changes, now)
     hidden = packet.news - len(packet.changes)
     due = packet.due_count
     many_due = any(count > thread_rows.MOST_COUNTED for count in due.values())
@@ -347,19 +346,20 @@ def _entry(entry: JournalEntry, now: datetime, roomy: bool) -> list[str]:
     return [f"{head}: {render.one_line(entry.text, limit)}"]
 
 
-def _changes(events: Sequence[Event], caller: Caller, now: datetime) -> list[list[str]]:
+def _changes(events: Sequence[Event], now: datetime) -> list[list[str]]:
     """The newest first; what one session did to one subject is one line, and so are its entries."""
-    lines: dict[tuple[str, str, str, str], str] = {}
-    entries: Counter[tuple[str, str, str, str]] = Counter()
+    groups: dict[tuple[str, ...], list[Event]] = {}
     for event in events:
         name = "" if event.kind == "journal" else event.name
-        who = (event.actor.agent, event.actor.session, event.kind, name)
-        entries[who] += 1
-        if event.kind == "journal":
-            count = render.plural(entries[who], "entry").replace("entrys", "entries")
-            actor = render.one_line(event.actor.agent, 40) or "unknown"
-            newest = lines.get(who, "").rpartition(", last ")[2] or ago(event.at, now)
-            lines[who] = f"{actor}: {count} in the journal, last {newest}"
-        elif who not in lines:
-            lines[who] = render.event_line(event, now, number=False)
-    return [[line] for line in lines.values()]
+        group = (event.actor.agent, event.actor.session, event.kind, name)
+        groups.setdefault(group, []).append(event)
+    return [[_change(group, now)] for group in groups.values()]
+
+
+def _change(group: Sequence[Event], now: datetime) -> str:
+    newest = group[0]
+    if newest.kind != "journal":
+        return render.event_line(newest, now, number=False)
+    actor = render.one_line(newest.actor.agent, 40) or "unknown"
+    entries = render.plural(len(group), "entry", "entries")
+    return f"{actor}: {entries} in the journal, last {ago(newest.at, now)}"

@@ -28,6 +28,7 @@ from mcp_state.models import (
     ThreadPage,
     Totals,
 )
+from mcp_state.store.text import one_line
 from mcp_state.times import ago, span
 
 LONGEST = 10_000
@@ -36,12 +37,6 @@ _NAMES = 1000  # for the names of blocks that are not shown
 _SHORTER = 200  # of each text of a thread that is too long for one answer
 ALL = 1 << 40
 """As `room`: leave nothing out."""
-
-
-def one_line(text: str, limit: int = 160) -> str:
-    """A text in one line of at most `limit` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
 def name(text: str, limit: int = 160) -> str:
@@ -66,11 +61,9 @@ def by(actor: Actor, at: datetime, now: datetime) -> str:
     return f"{one_line(actor.agent, 40) or 'unknown'} {ago(at, now)}"
 
 
-def plural(count: int, noun: str) -> str:
-    """`1 thread`, `2 threads`, `1,000+ threads`."""
-    if count > 1000 and noun == "due":
-        return "1,000+ due"
-    return f"{count:,} {noun if count == 1 or noun == 'due' else noun + 's'}"
+def plural(count: int, noun: str, nouns: str = "") -> str:
+    """`1 thread`, `2 threads`."""
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 
 def scope(totals: Totals) -> str:
@@ -242,11 +235,6 @@ def thread_lines(thread: Thread, now: datetime, session: str = "") -> list[str]:
     return lines
 
 
-def counts(totals: Totals) -> str:
-    """Threads per status."""
-    return " · ".join(f"{totals.threads.get(s, 0):,} {s.value}" for s in Status)
-
-
 def thread_page(
     page: ThreadPage,
     now: datetime,
@@ -256,7 +244,7 @@ def thread_page(
     room: int = _ROOM,
 ) -> str:
     """A page of the queue. `asked` is the filter in words, for an empty answer."""
-    all_of_them = counts(totals)
+    all_of_them = " · ".join(f"{totals.threads.get(s, 0):,} {s.value}" for s in Status)
     if not page.threads:
         if not totals.all_threads:
             return "No threads yet. thread_set(thread, title, next_action) makes one."
@@ -438,7 +426,7 @@ def journal_page(page: JournalPage, now: datetime, *, forward: bool, room: int =
     left = len(page.entries) - len(shown)
     older = page.older if forward or page.older is None else page.older + left
     newer = page.newer if not forward or page.newer is None else page.newer + left
-    head = plural(len(shown), "entry").replace("entrys", "entries")
+    head = plural(len(shown), "entry", "entries")
     first, last = shown[0][0].seq, shown[-1][0].seq
     if older is None:
         head += f", more before: before={first}"

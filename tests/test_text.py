@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mcp_state.api import State
 from mcp_state.errors import BadArgument, SecretRefused
 from mcp_state.models import MemoryBlock, Place
-from mcp_state.store.text import clean, credential_in, fold, in_line, tidy_name
+from mcp_state.store.text import clean, credential_in, fold, one_line, tidy_name
 from mcp_state.times import duration
 
 # Put together here, so that the repository holds nothing that has the shape of a credential.
@@ -280,7 +280,7 @@ def test_a_name_is_tidied_once_and_for_all(text: str) -> None:
 
 @given(st.text(max_size=400))
 def test_a_text_inside_a_sentence_of_ours_is_one_short_line(text: str) -> None:
-    line = in_line(text, 50)
+    line = one_line(text, 50)
     assert len(line) <= 50
     assert len(line.splitlines()) <= 1
 

@@ -9,7 +9,7 @@ from mcp_state.errors import BadArgument, Conflict
 from mcp_state.models import JournalEntry, JournalPage
 from mcp_state.store import documents
 from mcp_state.store.database import Noun, reads, writes
-from mcp_state.store.text import clean, fold, in_line, tidy_name
+from mcp_state.store.text import clean, fold, one_line, tidy_name
 from mcp_state.store.thread_rows import no_thread
 from mcp_state.store.transaction import Params, Reading, Row, Writing, actor_of
 from mcp_state.times import from_text
@@ -91,7 +91,7 @@ class Journal(Noun):
         for topic, value in (("", "all"), ("agent:", agent), ("kind:", kind), ("thread:", name)):
             if value:
                 tx.run(_TOPIC, {"topic": topic + (value if topic else "")})
-        tx.event("append", in_line(text.strip().partition("\n")[0], 120), row)
+        tx.event("append", one_line(text.strip().partition("\n")[0], 120), row)
         documents.put(tx, "journal", str(seq), str(seq), text, seq)
         if name:
             documents.refer(tx, "thread", name)

@@ -10,7 +10,7 @@ from mcp_state.models import MemoryBlock, MemoryPage, MissingBlock
 from mcp_state.store import documents
 from mcp_state.store.database import Noun, reads, writes
 from mcp_state.store.events import event_with_version
-from mcp_state.store.text import clean, fold, in_line, tidy_name
+from mcp_state.store.text import clean, fold, one_line, tidy_name
 from mcp_state.store.transaction import Reading, Row, Writing, actor_of, time_of
 from mcp_state.times import ago, duration, from_text, to_text
 
@@ -201,7 +201,7 @@ class Memory(Noun):
         tx.run(_LOCK, {"name": fold(key), "reason": reason})
         row = tx.one(_BLOCK, {"name": fold(key)})
         assert row is not None
-        summary = f"locked: {in_line(reason)}" if reason else "unlocked"
+        summary = f"locked: {one_line(reason)}" if reason else "unlocked"
         tx.event("lock" if reason else "unlock", summary, row_of(row))
         return block_of(tx, row)
 
@@ -217,7 +217,7 @@ def _writable(tx: Writing, key: str, expected_version: int | None) -> tuple[str,
         key = row["shown"]
         current = row["version"] if _exists(row, tx.now) else 0
         when = ago(from_text(row["changed_at"]), tx.at)
-        by = f"written by {in_line(row['agent'], 40)} {when}"
+        by = f"written by {one_line(row['agent'], 40)} {when}"
     if expected_version is not None and expected_version != current:
         raise VersionConflict.of(
             f"block {key!r}",
@@ -229,7 +229,7 @@ def _writable(tx: Writing, key: str, expected_version: int | None) -> tuple[str,
         )
     if row is not None and row["locked"]:
         raise Locked(
-            f"block {key!r} was locked by a person: {in_line(row['locked'], 400)}",
+            f"block {key!r} was locked by a person: {one_line(row['locked'], 400)}",
             f"Leave it, or ask for `mcp-state memory unlock {key}`.",
         )
     return key, row

@@ -47,8 +47,8 @@ def fold(name: str) -> str:
     return unicodedata.normalize("NFC", folded)
 
 
-def in_line(text: str, limit: int = 160) -> str:
-    """A stored text inside a sentence of ours: one line of at most `limit` characters."""
+def one_line(text: str, limit: int = 160) -> str:
+    """A stored text inside a line of ours: one line of at most `limit` characters."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 

@@ -18,7 +18,7 @@ from mcp_state.errors import (
 )
 from mcp_state.models import MOVES, OPEN, Lease, Place, Status
 from mcp_state.store.events import last_events_of
-from mcp_state.store.text import fold, in_line, tidy_name
+from mcp_state.store.text import fold, one_line, tidy_name
 from mcp_state.store.thread_rows import (
     COLUMNS,
     CRITERIA,
@@ -99,7 +99,7 @@ def check_version(tx: Reading, shown: str, row: Row | None, expected: int | None
     by = ""
     if row:
         when = ago(from_text(row["changed_at"]), tx.at)
-        by = f"changed by {in_line(row['agent'], 40)} {when}"
+        by = f"changed by {one_line(row['agent'], 40)} {when}"
     raise VersionConflict.of(
         f"thread {shown!r}", expected, current, by, f'thread_get(thread="{shown}")', "thread_set"
     )
@@ -109,7 +109,7 @@ def check_lease(tx: Reading, row: Row, token: int | None) -> None:
     """Whether a write with this token may go ahead."""
     held, shown = lease_of(tx, row), row["shown"]
     if token and token != row["lease_token"]:
-        now = f"{in_line(held.holder.agent, 40)} holds it now" if held else "nobody holds it now"
+        now = f"{one_line(held.holder.agent, 40)} holds it now" if held else "nobody holds it now"
         raise LeaseLost(
             f"lease token {token} of thread {shown!r} is not the current one; {now}",
             f'Nothing was changed. Read it with thread_get(thread="{shown}") before you go on'
@@ -126,8 +126,8 @@ def held_by(tx: Reading, shown: str, name: str, lease: Lease) -> Held:
     theirs = [e for e in events if e.actor == lease.holder]
     last = ""
     if theirs:
-        last = f"; last: {in_line(theirs[-1].summary)} {ago(theirs[-1].at, tx.at)}"
-    holder = in_line(lease.holder.agent, 40)
+        last = f"; last: {one_line(theirs[-1].summary)} {ago(theirs[-1].at, tx.at)}"
+    holder = one_line(lease.holder.agent, 40)
     return Held(
         f"thread {shown!r} is held by {holder} until {lease.until:%H:%M:%S} UTC "
         f"({left} more){last}",
@@ -261,7 +261,7 @@ def _check_needs_of_status(
             "Give evidence: a test run and its exit code, a commit, a link, file:line.",
         )
     criteria = [] if row is None else tx.all(CRITERIA, {"name": row["name"]})
-    failing = [f"{c['number']} ({in_line(c['text'], 60)})" for c in criteria if not c["passes"]]
+    failing = [f"{c['number']} ({one_line(c['text'], 60)})" for c in criteria if not c["passes"]]
     there = {c["text"] for c in criteria}
     added = [text for text in changes.get("criteria") or () if text.strip() not in there]
     if added and moved:

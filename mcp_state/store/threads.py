@@ -18,7 +18,7 @@ from mcp_state.store import documents
 from mcp_state.store.database import Noun, reads, writes
 from mcp_state.store.events import last_events_of
 from mcp_state.store.journal import tail
-from mcp_state.store.text import fold, in_line
+from mcp_state.store.text import fold, one_line
 from mcp_state.store.thread_rows import (
     CRITERIA,
     NEEDED,
@@ -281,7 +281,7 @@ class Threads(Noun):
         token = tx.seq if force else row["lease_token"]
         tx.run(_LEASE, {"name": row["name"], "token": token, "holder": None, "until": None})
         stored = find_row(tx, row["name"])
-        holder = in_line(broken.holder.agent, 40)
+        holder = one_line(broken.holder.agent, 40)
         word = f"lease of {holder} broken by a person" if force else "released"
         tx.event("lease_broken" if force else "lease_released", word, row_of(tx, stored))
         return thread_of(tx, stored)
