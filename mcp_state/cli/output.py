@@ -28,8 +28,7 @@ def print_result(result: Any, text: str, *, as_json: bool, totals: Totals | None
     `totals` follow what belongs to a project.
     """
     if as_json:
-        value = plain(result)
-        print_json(value if totals is None else {**value, "scope": plain(totals)})
+        print_json(result if totals is None else {**plain(result), "scope": totals})
         return
     scope = "" if totals is None or isinstance(result, Packet) else render.scope(totals)
     if sys.stdout.isatty():
@@ -63,8 +62,7 @@ def print_note(text: str) -> None:
 
 def complain(problem: StateError) -> None:
     """Say in one line of stderr what was refused."""
-    line = " ".join(f"error: {problem}".split())
-    click.echo(safe(clean(line)[0]), err=True)
+    click.echo(safe(clean(f"error: {problem}")[0]), err=True)
 
 
 def silence() -> None:

@@ -24,15 +24,17 @@ _REINDEX = (
     "What is stored is whole, only search is wrong. "
     "`mcp-state restore BACKUP` puts a good copy in its place."
 )
-_MORE_ROOM = "Name a directory with more room in TMPDIR and run doctor again."
+MORE_ROOM = "Name a directory with more room in TMPDIR and run doctor again."
 _EXAMPLES = 5
+
+Severity = Literal["ok", "warning", "damage"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that was looked at: in order, to be known, or damaged; and the way out."""
 
-    severity: Literal["ok", "warning", "damage"]
+    severity: Severity
     what: str
     way_out: str = ""
 
@@ -258,7 +260,7 @@ def _asked(name: str, contradictions: Iterator[str], way_out: str) -> Finding:
                 examples.append(one)
     except (sqlite3.Error, ValueError, LookupError, TypeError) as problem:
         if isinstance(problem, sqlite3.Error) and is_out_of_space(problem):
-            return Finding("warning", f"{name}: not looked at ({problem})", _MORE_ROOM)
+            return Finding("warning", f"{name}: not looked at ({problem})", MORE_ROOM)
         return Finding("damage", f"{name}: could not be read ({problem})", RESTORE)
     if not count:
         return Finding("ok", name)

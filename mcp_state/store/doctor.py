@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from mcp_state.errors import StateError, StoreDamaged
 from mcp_state.models import Totals
 from mcp_state.store import opening
-from mcp_state.store.consistency import RESTORE, Finding, inspect
+from mcp_state.store.consistency import MORE_ROOM, RESTORE, Finding, Severity, inspect
 from mcp_state.store.queue import noted_changes
 from mcp_state.store.refusals import damage, is_out_of_space, refused
 from mcp_state.store.transaction import totals_of
@@ -61,6 +61,14 @@ class Report:
     writer: Writer | None = None
     findings: list[Finding] = field(default_factory=list[Finding])
 
+    def add(self, severity: Severity, what: str, way_out: str = "") -> None:
+        """One more finding."""
+        self.findings.append(Finding(severity, what, way_out))
+
+    def add_refusal(self, problem: StateError) -> None:
+        """What keeps the store from being looked at."""
+        self.add("damage", problem.fact, problem.next_step)
+
     @property
     def problems(self) -> Sequence[Finding]:
         """Everything that is not in order, damage first."""
@@ -101,11 +109,10 @@ def _examine(path: str, clock: Clock) -> Report:
     try:
         wal = _look_at_files(report, safe)
     except StateError as problem:
-        report.findings.append(Finding("damage", problem.fact, problem.next_step))
+        report.add_refusal(problem)
         return report
     except OSError as problem:
-        told = refused(problem.filename or path, problem)
-        report.findings.append(Finding("damage", told.fact, told.next_step))
+        report.add_refusal(refused(problem.filename or path, problem))
         return report
     try:
         with tempfile.TemporaryDirectory(prefix="mcp-state-doctor-") as folder:
@@ -113,28 +120,22 @@ def _examine(path: str, clock: Clock) -> Report:
             if _made_copy(report, wal, copy):
                 _look_inside(report, wal, copy, noted, clock)
     except OSError as problem:
-        report.findings.append(_not_copied(path, report.size, str(problem)))
+        _not_copied(report, problem)
     return report
 
 
 def _report_missing(report: Report, noted: int) -> None:
     path = report.path
     if os.path.exists(path + "-wal"):
-        report.findings.append(
-            Finding("damage", f"{path}: the file is gone, but its -wal is still there", RESTORE)
-        )
+        report.add("damage", f"{path}: the file is gone, but its -wal is still there", RESTORE)
     elif noted:
-        report.findings.append(
-            Finding(
-                "damage",
-                f"{path}: the file is gone, and {noted:,} changes with it",
-                f"{RESTORE} To begin anew instead, remove {path}-queue too.",
-            )
+        report.add(
+            "damage",
+            f"{path}: the file is gone, and {noted:,} changes with it",
+            f"{RESTORE} To begin anew instead, remove {path}-queue too.",
         )
     else:
-        report.findings.append(
-            Finding("ok", f"there is no store at {path} yet; the first write makes it")
-        )
+        report.add("ok", f"there is no store at {path} yet; the first write makes it")
 
 
 def _look_at_files(report: Report, safe: bool) -> Wal:
@@ -148,24 +149,20 @@ def _look_at_files(report: Report, safe: bool) -> Wal:
     opening.check_main_file(path)
     report.journal_mode = _journal_mode(path)
     if report.journal_mode == "WAL" and not safe:
-        report.findings.append(
-            Finding(
-                "warning",
-                f"{path} uses a write-ahead log on a file system where that is not safe",
-                "Keep the store on a local disk (--db); the next write switches to DELETE.",
-            )
+        report.add(
+            "warning",
+            f"{path} uses a write-ahead log on a file system where that is not safe",
+            "Keep the store on a local disk (--db); the next write switches to DELETE.",
         )
     _check_permissions(report)
     _check_leftovers(report)
     wal = scan(path + "-wal")
     report.wal_size = wal.size
     if wal.garbage:
-        report.findings.append(
-            Finding(
-                "damage",
-                f"{path}-wal: this is not a write-ahead log; the last changes were in it",
-                RESTORE,
-            )
+        report.add(
+            "damage",
+            f"{path}-wal: this is not a write-ahead log; the last changes were in it",
+            RESTORE,
         )
     return wal
 
@@ -194,12 +191,10 @@ def _check_permissions(report: Report) -> None:
         mode = stat.S_IMODE(found.st_mode)
         told.append(f"{mode:04o} {os.path.basename(name)}")
         if mode & ~wanted & 0o777:
-            report.findings.append(
-                Finding(
-                    "warning",
-                    f"{name} is open to others (mode {mode:04o})",
-                    _CLOSE.format(mode=f"{wanted:o}", path=name),
-                )
+            report.add(
+                "warning",
+                f"{name} is open to others (mode {mode:04o})",
+                _CLOSE.format(mode=f"{wanted:o}", path=name),
             )
     report.permissions = ", ".join(told)
 
@@ -211,20 +206,16 @@ def _check_leftovers(report: Report) -> None:
     folder, name = os.path.split(report.path)
     half = [f for f in sorted(os.listdir(folder)) if f.startswith(f"{name}.") and ".new-" in f]
     if half:
-        report.findings.append(
-            Finding(
-                "warning",
-                f"left half-made by processes that were killed: {', '.join(half[:5])}",
-                f"Delete them from {folder} when no mcp-state is making a copy.",
-            )
+        report.add(
+            "warning",
+            f"left half-made by processes that were killed: {', '.join(half[:5])}",
+            f"Delete them from {folder} when no mcp-state is making a copy.",
         )
     if os.path.exists(report.path + "-journal"):
-        report.findings.append(
-            Finding(
-                "warning",
-                f"{report.path}-journal: a write is going on, or was interrupted",
-                "Nothing to do: the next write takes an interrupted one back.",
-            )
+        report.add(
+            "warning",
+            f"{report.path}-journal: a write is going on, or was interrupted",
+            "Nothing to do: the next write takes an interrupted one back.",
         )
 
 
@@ -237,23 +228,23 @@ def _made_copy(report: Report, wal: Wal, copy: str) -> bool:
         elif wal.exists or not _copied_whole(path, copy):
             _snapshot(path, copy, "ro")
     except OSError as problem:
-        report.findings.append(_not_copied(path, report.size, str(problem)))
+        _not_copied(report, problem)
         return False
     except sqlite3.Error as problem:
         if is_out_of_space(problem):
-            report.findings.append(_not_copied(path, report.size, str(problem)))
+            _not_copied(report, problem)
         else:
-            report.findings.append(Finding("damage", f"{path}: {damage(problem)}", RESTORE))
+            report.add("damage", f"{path}: {damage(problem)}", RESTORE)
         return False
     return True
 
 
-def _not_copied(path: str, size: int, problem: str) -> Finding:
-    return Finding(
+def _not_copied(report: Report, problem: Exception) -> None:
+    report.add(
         "warning",
-        f"{path} was not looked into: its {size:,} bytes could not be copied to a temporary "
-        f"directory ({problem})",
-        "Name a directory with more room in TMPDIR and run doctor again.",
+        f"{report.path} was not looked into: its {report.size:,} bytes could not be copied to a "
+        f"temporary directory ({problem})",
+        MORE_ROOM,
     )
 
 
@@ -299,10 +290,10 @@ def _look_inside(report: Report, wal: Wal, copy: str, noted: int, clock: Clock) 
             connection.row_factory = sqlite3.Row
             report.projects = [totals_of(row) for row in connection.execute(_PROJECTS)]
         except StateError as problem:
-            report.findings.append(Finding("damage", problem.fact, problem.next_step))
+            report.add_refusal(problem)
             return
         except sqlite3.Error as problem:
-            report.findings.append(Finding("damage", f"{path}: {damage(problem)}", RESTORE))
+            report.add("damage", f"{path}: {damage(problem)}", RESTORE)
             return
         _check_changes(report, wal, noted)
         latest = len(opening.migrations())
@@ -314,9 +305,7 @@ def _look_inside(report: Report, wal: Wal, copy: str, noted: int, clock: Clock) 
                 if report.schema < latest
                 else "Upgrade mcp-state to look deeper."
             )
-            report.findings.append(
-                Finding("warning", f"its schema is {report.schema}, ours is {latest}", way_out)
-            )
+            report.add("warning", f"its schema is {report.schema}, ours is {latest}", way_out)
 
 
 def _check_pages(report: Report, connection: sqlite3.Connection) -> None:
@@ -325,38 +314,33 @@ def _check_pages(report: Report, connection: sqlite3.Connection) -> None:
     except sqlite3.Error as problem:
         found = [str(problem)]
     if found == ["ok"]:
-        report.findings.append(Finding("ok", "pages"))
+        report.add("ok", "pages")
     else:
         what = f"{report.path}: its pages are damaged: {'; '.join(found)[:600]}"
-        report.findings.append(Finding("damage", what, RESTORE))
+        report.add("damage", what, RESTORE)
 
 
 def _check_changes(report: Report, wal: Wal, noted: int) -> None:
     """What was acknowledged, against what is here."""
     path, here = report.path, report.changes
     if here < noted:
-        report.findings.append(
-            Finding(
-                "damage",
-                f"{path}: {noted - here:,} committed changes are missing ({noted:,} were made, "
-                f"{here:,} are here): its -wal was removed or damaged, or an older copy was put "
-                "here",
-                f"{RESTORE} If the -wal still exists, put it back beside the file.",
-            )
+        report.add(
+            "damage",
+            f"{path}: {noted - here:,} committed changes are missing ({noted:,} were made, "
+            f"{here:,} are here): its -wal was removed or damaged, or an older copy was put "
+            "here",
+            f"{RESTORE} If the -wal still exists, put it back beside the file.",
         )
     if wal.lost:
         complete = noted and here >= noted
-        report.findings.append(
-            Finding(
-                "warning" if complete else "damage",
-                f"{path}-wal: frame {wal.broken_at} is damaged, and {wal.lost:,} transactions that "
-                "follow it are not read"
-                + ("; none of them was ever acknowledged" if complete else ""),
-                "Nothing to do: the next writes replace them." if complete else RESTORE,
-            )
+        report.add(
+            "warning" if complete else "damage",
+            f"{path}-wal: frame {wal.broken_at} is damaged, and {wal.lost:,} transactions that "
+            "follow it are not read" + ("; none of them was ever acknowledged" if complete else ""),
+            "Nothing to do: the next writes replace them." if complete else RESTORE,
         )
     if here >= noted and not wal.lost and not wal.garbage:
-        report.findings.append(Finding("ok", "committed changes"))
+        report.add("ok", "committed changes")
 
 
 def _writer(queue: str) -> Writer | None:
