@@ -6,6 +6,7 @@ import difflib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mcp_state.errors import BadArgument, NotFound
@@ -70,7 +71,6 @@ _CURSOR = re.compile(
 )
 MOST_COUNTED = 1000
 _FAR = 1 << 62
-_START = -1
 TEXTS = ("title", "next_action", "waiting_on", "check", "evidence", "note")
 COLUMNS = (
     "title",
@@ -216,53 +216,63 @@ def list_threads(
     """The page of threads that `Threads.list` describes."""
     filters = f"{status or 'open'}{'-due' if due else ''}"
     groups = _groups(status, due)
-    asked, group, first, second = tx.now, 0, "", _START
+    asked, begin, place = tx.now, 0, None
     if cursor:
-        keys = [key for _, _, key in groups]
-        asked, group, first, second = _read_cursor(cursor, filters, keys)
+        asked, begin, place = _read_cursor(cursor, filters, groups)
     threads: list[Thread] = []
-    last = (0, "", 0)
-    for number, (sql, statuses, key) in enumerate(groups):
-        if number < group:
-            continue
-        rows: list[Row] = []
-        for one in statuses:
-            params = {
-                "asked": asked,
-                "status": one,
-                "first": (int(first or -1) if key == "priority" else first),
-                "second": (_FAR if second == _START and key == "status" else second),
-                "limit": limit + 1,
-            }
-            rows += tx.all(sql, params)
-        if len(statuses) > 1:
-            rows.sort(key=lambda row: (row["recheck_at"], row["created"]))
+    last: tuple[Any, ...] = ()
+    for number, group in list(enumerate(groups))[begin:]:
+        first, second = place or group.start
+        place = None
+        params = {"asked": asked, "first": first, "second": second, "limit": limit + 1}
+        rows = [
+            row for one in group.statuses for row in tx.all(group.sql, params | {"status": one})
+        ]
+        if len(group.statuses) > 1:
+            rows.sort(key=lambda row: [row[column] for column in group.sorted_by])
         for row in rows:
             if len(threads) == limit:
                 position = "/".join(str(part) for part in (filters, asked, *last))
                 return _page(tx, threads, status, due, asked, position)
             threads.append(thread_of(tx, row))
-            last = (number, str(row[key]), row["changed" if key == "status" else "created"])
-        first, second = "", _START
+            last = (number, *(row[column] for column in group.sorted_by))
     return _page(tx, threads, status, due, asked)
 
 
-def _groups(status: Status | None, due: bool) -> Sequence[tuple[str, Sequence[Status], str]]:
-    """The queries that make up the list, each over some statuses, each with its sort column."""
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """One part of the list: a query for each of some statuses, sorted by two columns.
+
+    `start` is the place of a row that would come before the first.
+    """
+
+    sql: str
+    statuses: Sequence[Status]
+    sorted_by: tuple[str, str]
+    start: tuple[str | int, int]
+
+    def begins(self, first: str) -> bool:
+        """Whether a cursor could say this of the first column."""
+        return (_TIME if self.sorted_by[0] == "recheck_at" else _WORD).fullmatch(first) is not None
+
+
+def _groups(status: Status | None, due: bool) -> Sequence[_Group]:
     if status is not None and status not in OPEN:
-        return [] if due else [(_CLOSED, (status,), "status")]
+        return [] if due else [_Group(_CLOSED, [status], ("status", "changed"), (status, _FAR))]
     later = [s for s in (Status.WATCHING, Status.BLOCKED) if status in (None, s)]
-    groups: list[tuple[str, Sequence[Status], str]] = []
+    groups: list[_Group] = []
     if later:
-        groups.append((_DUE, later, "recheck_at"))
+        groups.append(_Group(_DUE, later, ("recheck_at", "created"), ("", 0)))
     if not due and status in (None, Status.ACTIVE):
-        groups.append((_ACTIVE, (Status.ACTIVE,), "priority"))
+        groups.append(_Group(_ACTIVE, [Status.ACTIVE], ("priority", "created"), (0, 0)))
     if not due and later:
-        groups.append((_LATER, later, "recheck_at"))
+        groups.append(_Group(_LATER, later, ("recheck_at", "created"), ("", 0)))
     return groups
 
 
-def _read_cursor(cursor: str, filters: str, keys: Sequence[str]) -> tuple[str, int, str, int]:
+def _read_cursor(
+    cursor: str, filters: str, groups: Sequence[_Group]
+) -> tuple[str, int, tuple[str | int, int]]:
     """Where a page ended: when the list was asked for, in which group, and the last row's place."""
     match = _CURSOR.fullmatch(cursor)
     if match is not None and match["filters"] != filters:
@@ -270,21 +280,15 @@ def _read_cursor(cursor: str, filters: str, keys: Sequence[str]) -> tuple[str, i
             "the cursor comes from a list with another status or due",
             "Ask with the same ones, or leave the cursor out to begin at the top.",
         )
-    if (
-        match is None
-        or int(match["group"]) >= len(keys)
-        or (
-            (_TIME if keys[int(match["group"])] == "recheck_at" else _WORD).fullmatch(
-                match["first"]
-            )
-            is None
-        )
-    ):
+    number = int(match["group"]) if match else len(groups)
+    if match is None or number >= len(groups) or not groups[number].begins(match["first"]):
         raise BadArgument(
             f"cursor {cursor[:40]!r} is none that thread_list gave",
             "Leave it out to begin at the top.",
         )
-    return match["asked"], int(match["group"]), match["first"], int(match["second"])
+    first = match["first"]
+    place = int(first) if first.isdigit() else first, int(match["second"])
+    return match["asked"], number, place
 
 
 def _page(

@@ -360,9 +360,10 @@ def same(row: Row, fields: dict[str, Any]) -> bool:
 
 def summary(old: Row | None, new: Row, criteria: int) -> str:
     """The change in one line, for people who read it later."""
+    moved = old is None or old["status"] != new["status"]
     if old is None:
         words = [f"{new['status']}: {new['title']}"]
-    elif old["status"] != new["status"]:
+    elif moved:
         words = [f"{old['status']} -> {new['status']}"]
     else:
         changed = [c for c in COLUMNS if old[c] != new[c] and c != "note"]
@@ -371,7 +372,7 @@ def summary(old: Row | None, new: Row, criteria: int) -> str:
         words.append(f"(waiting on {new['waiting_on']})")
     if criteria:
         words.append(f"(+{criteria} criteria)")
-    if new["status"] == Status.DONE and (old is None or old["status"] != new["status"]):
+    if new["status"] == Status.DONE and moved:
         words.append(f"(evidence: {new['evidence']})")
     if new["note"] and (old is None or old["note"] != new["note"]):
         words.append(f"({new['note']})")
