@@ -51,7 +51,7 @@ class State:
         Raises:
             BadArgument: the budget is out of range.
         """
-        return await Orient(self.database, self.caller).packet(max_tokens=max_tokens, since=since)
+        return await Orient(self.database, self.caller).packet(max_tokens, since)
 
 
 @asynccontextmanager

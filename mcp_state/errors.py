@@ -232,26 +232,3 @@ class Expired(StateError):
     """Its lifetime is over."""
 
     code = "expired"
-
-
-ERRORS: tuple[type[StateError], ...] = (
-    BadArgument,
-    NotFound,
-    VersionConflict,
-    Held,
-    LeaseLost,
-    IllegalTransition,
-    EvidenceRequired,
-    OverLimit,
-    Locked,
-    Conflict,
-    StoreBusy,
-    StoreDamaged,
-    StoreNewer,
-    StoreReadonly,
-    DiskFull,
-    ReadonlyToolset,
-    ProjectUnknown,
-    SecretRefused,
-    Expired,
-)

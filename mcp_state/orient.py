@@ -25,8 +25,8 @@ from mcp_state.models import (
     Totals,
 )
 from mcp_state.store import journal, memory, thread_rows
-from mcp_state.store.database import Noun, reads
 from mcp_state.store.events import last_events
+from mcp_state.store.noun import Noun, reads
 from mcp_state.store.text import clean
 from mcp_state.store.transaction import Reading
 from mcp_state.times import ago, from_text, to_text
@@ -68,7 +68,7 @@ class Orient(Noun):
     """The packet of one project, for one caller."""
 
     @reads
-    def packet(self, tx: Reading, *, max_tokens: int = 2000, since: int | None = None) -> Packet:
+    def packet(self, tx: Reading, max_tokens: int, since: int | None) -> Packet:
         """Gather and render the packet.
 
         `max_tokens` is the budget of the text, at 4 characters a token, 150 to 50,000. `since` is

@@ -84,7 +84,7 @@ async def entered(gate: Gate) -> None:
 
 @pytest.mark.parametrize("library", ["asyncio", "anyio"])
 async def test_a_transaction_that_has_begun_cannot_be_cancelled(state: State, library: str) -> None:
-    """Fails without the shields of `_Worker.run`."""
+    """Fails without the shields of `Worker.run`."""
     gate, over = Gate(), asyncio.Event()
     scope = anyio.CancelScope()
 

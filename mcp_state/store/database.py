@@ -2,42 +2,34 @@
 
 A transaction is one function that runs in a worker thread, one connection for writing and one for
 reading. It holds nothing but its own statements, can't be cancelled half-way, and costs one hop.
-Driver errors become ours here and nowhere else.
+Driver errors become ours here, in the words of `refusals`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 import os
 import random
 import sqlite3
-import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TypeVar
 
-from mcp_state.errors import (
-    StateError,
-    StoreBusy,
-    StoreDamaged,
-    StoreReadonly,
-)
+from mcp_state.errors import StateError, StoreBusy, StoreDamaged, StoreReadonly
 from mcp_state.models import Caller, Limits
 from mcp_state.store import opening
 from mcp_state.store.queue import Queue, noted_changes
 from mcp_state.store.refusals import primary_code, refused, refused_by_driver
 from mcp_state.store.transaction import Reading, Writing
+from mcp_state.store.worker import Worker, shielded
 from mcp_state.times import Clock
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-P = ParamSpec("P")
 
 _LONGEST_PAUSE = 0.02
 
@@ -80,8 +72,8 @@ class Database:
         self._wait = wait
         self._turn = asyncio.Lock()
         self._queue = Queue(path + "-queue")
-        self._writer = _Worker()
-        self._reader = _Worker()
+        self._writer = Worker()
+        self._reader = Worker()
 
     async def write(self, caller: Caller, body: Callable[[Writing], T]) -> T:
         """Run `body` as one transaction: all of it is durable on return, or none of it.
@@ -122,7 +114,7 @@ class Database:
 
     async def aclose(self) -> None:
         """Close both connections, after what they are doing. The store can be used again."""
-        with _shielded():
+        with shielded():
             await self._reader.close()
             async with self._turn:
                 await self._writer.close()
@@ -222,7 +214,7 @@ class Database:
                     connection.execute("ROLLBACK")
 
     @contextmanager
-    def _translated(self, worker: _Worker) -> Generator[None]:
+    def _translated(self, worker: Worker) -> Generator[None]:
         """The one place where the driver's errors become ours."""
         try:
             yield
@@ -314,96 +306,3 @@ class Database:
                 "`mcp-state restore BACKUP` puts a copy in its place. To begin anew instead, "
                 f"remove {self._queue.path} too.",
             )
-
-
-class _Worker:
-    """One connection and the one thread that uses it."""
-
-    def __init__(self) -> None:
-        self.connection: sqlite3.Connection | None = None
-        self.identity: tuple[int, int] | None = None
-        self.wal: tuple[int, int] | None = None
-        self._thread: ThreadPoolExecutor | None = None
-
-    async def run(self, function: Callable[..., T], *args: Any) -> T:
-        """Run `function` in the thread, after whatever it is doing.
-
-        Cancelling the caller does not cut it short: the cancellation is raised when it is done.
-        """
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "mcp-state")
-        done = asyncio.wrap_future(self._thread.submit(function, *args))
-        cancelled: asyncio.CancelledError | None = None
-        with _shielded():  # against anyio's cancellation; the loop: asyncio's
-            while not done.done():
-                try:
-                    await asyncio.wait([done])
-                except asyncio.CancelledError as request:
-                    cancelled = request
-        if cancelled is not None:
-            done.exception()
-            raise cancelled
-        return done.result()
-
-    def keep(self, connection: sqlite3.Connection, identity: tuple[int, int] | None) -> None:
-        """Use this connection from now on."""
-        connection.row_factory = sqlite3.Row
-        self.connection, self.identity, self.wal = connection, identity, None
-
-    def forget(self) -> None:
-        """Close the connection; the next call opens, and checks, anew."""
-        if self.connection is not None:
-            with contextlib.suppress(sqlite3.Error):
-                self.connection.close()
-            self.connection = None
-
-    async def close(self) -> None:
-        """Close the connection in its thread, and end the thread."""
-        if self._thread is not None:
-            await self.run(self.forget)
-            self._thread.shutdown()
-            self._thread = None
-
-
-def _shielded() -> AbstractContextManager[object]:
-    """Against the cancellation of anyio's scopes, if there can be any: importing it is slow."""
-    if "anyio" not in sys.modules:
-        return contextlib.nullcontext()
-    import anyio
-
-    return anyio.CancelScope(shield=True)
-
-
-class Noun:
-    """One kind of thing in a store; its methods work on one database, for one caller."""
-
-    def __init__(self, database: Database, caller: Caller) -> None:
-        self.database = database
-        self.caller = caller
-
-
-S = TypeVar("S", bound=Noun)
-
-
-def reads(
-    method: Callable[Concatenate[S, Reading, P], T],
-) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Make a method that is given a snapshot into one that gets it itself."""
-
-    @functools.wraps(method)
-    async def call(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self.database.read(self.caller, lambda tx: method(self, tx, *args, **kwargs))
-
-    return call
-
-
-def writes(
-    method: Callable[Concatenate[S, Writing, P], T],
-) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Make a method that is given a transaction into one that is a transaction."""
-
-    @functools.wraps(method)
-    async def call(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self.database.write(self.caller, lambda tx: method(self, tx, *args, **kwargs))
-
-    return call

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mcp_state.errors import BadArgument
 from mcp_state.models import Event, EventPage
-from mcp_state.store.database import Noun, reads
+from mcp_state.store.noun import Noun, reads
 from mcp_state.store.text import fold
 from mcp_state.store.transaction import Reading, event_of
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mcp_state.errors import BadArgument, Conflict
 from mcp_state.models import JournalEntry, JournalPage
 from mcp_state.store import documents
-from mcp_state.store.database import Noun, reads, writes
+from mcp_state.store.noun import Noun, reads, writes
 from mcp_state.store.text import clean, fold, one_line, tidy_name
 from mcp_state.store.thread_rows import no_thread
 from mcp_state.store.transaction import Params, Reading, Row, Writing, actor_of

@@ -8,8 +8,8 @@ from typing import Any
 from mcp_state.errors import BadArgument, Conflict, Locked, NotFound, OverLimit, VersionConflict
 from mcp_state.models import MemoryBlock, MemoryPage, MissingBlock
 from mcp_state.store import documents
-from mcp_state.store.database import Noun, reads, writes
 from mcp_state.store.events import event_with_version
+from mcp_state.store.noun import Noun, reads, writes
 from mcp_state.store.text import clean, fold, one_line, tidy_name
 from mcp_state.store.transaction import Reading, Row, Writing, actor_of, time_of
 from mcp_state.times import ago, duration, from_text, to_text

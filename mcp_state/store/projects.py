@@ -10,7 +10,7 @@ from typing import Any
 from mcp_state.errors import BadArgument, Conflict, NotFound
 from mcp_state.models import Project
 from mcp_state.store import documents, thread_rows
-from mcp_state.store.database import Noun, reads, writes
+from mcp_state.store.noun import Noun, reads, writes
 from mcp_state.store.text import LONGEST_NAME, fold, tidy_name
 from mcp_state.store.transaction import Reading, Row, Writing, time_of, totals_of
 from mcp_state.times import from_text

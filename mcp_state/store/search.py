@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from mcp_state.errors import BadArgument
 from mcp_state.models import SearchHit, SearchPage
-from mcp_state.store.database import Noun, reads
 from mcp_state.store.documents import KINDS, indexed, range_of, short_forms
+from mcp_state.store.noun import Noun, reads
 from mcp_state.store.text import clean
 from mcp_state.store.transaction import Reading, Row, actor_of
 from mcp_state.times import from_text

@@ -15,9 +15,9 @@ from mcp_state.models import (
     ThreadPage,
 )
 from mcp_state.store import documents
-from mcp_state.store.database import Noun, reads, writes
 from mcp_state.store.events import last_events_of
 from mcp_state.store.journal import tail
+from mcp_state.store.noun import Noun, reads, writes
 from mcp_state.store.text import fold, one_line
 from mcp_state.store.thread_rows import (
     CRITERIA,
@@ -131,7 +131,7 @@ class Threads(Noun):
         return list_threads(tx, status, due, limit, cursor)
 
     @reads
-    def get(self, tx: Reading, thread: str, *, journal: int = 5, history: int = 10) -> ThreadDetail:
+    def get(self, tx: Reading, thread: str) -> ThreadDetail:
         """All of one thread, with its last journal entries and changes.
 
         Raises:
@@ -139,14 +139,14 @@ class Threads(Noun):
         """
         row = find_row(tx, thread)
         name = row["name"]
-        events, earlier = last_events_of(tx, "thread", name, history)
+        events, earlier = last_events_of(tx, "thread", name, 10)
         needed = tx.all(NEEDED, {"name": name})
         return ThreadDetail(
             thread=thread_of(tx, row),
             criteria=[criterion_of(c) for c in tx.all(CRITERIA, {"name": name})],
             history=events,
             earlier=earlier,
-            journal=tail(tx, journal, thread=name).entries,
+            journal=tail(tx, 5, thread=name).entries,
             needed_by=[r["shown"] for r in tx.all(_NEEDED_BY, {"name": name})],
             unfinished=[r["shown"] for r in needed if r["status"] != Status.DONE],
         )

@@ -1,0 +1,49 @@
+"""What all nouns of a store have in common, and what makes a method of one a transaction."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from mcp_state.models import Caller
+from mcp_state.store.database import Database
+from mcp_state.store.transaction import Reading, Writing
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Noun:
+    """One kind of thing in a store; its methods work on one database, for one caller."""
+
+    def __init__(self, database: Database, caller: Caller) -> None:
+        self.database = database
+        self.caller = caller
+
+
+S = TypeVar("S", bound=Noun)
+
+
+def reads(
+    method: Callable[Concatenate[S, Reading, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Make a method that is given a snapshot into one that gets it itself."""
+
+    @functools.wraps(method)
+    async def call(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.database.read(self.caller, lambda tx: method(self, tx, *args, **kwargs))
+
+    return call
+
+
+def writes(
+    method: Callable[Concatenate[S, Writing, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Make a method that is given a transaction into one that is a transaction."""
+
+    @functools.wraps(method)
+    async def call(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.database.write(self.caller, lambda tx: method(self, tx, *args, **kwargs))
+
+    return call

@@ -1,0 +1,72 @@
+"""The thread that a connection lives in: one hop a transaction, never cut short."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Worker:
+    """One connection and the one thread that uses it."""
+
+    def __init__(self) -> None:
+        self.connection: sqlite3.Connection | None = None
+        self.identity: tuple[int, int] | None = None
+        self.wal: tuple[int, int] | None = None
+        self._thread: ThreadPoolExecutor | None = None
+
+    async def run(self, function: Callable[..., T], *args: Any) -> T:
+        """Run `function` in the thread, after whatever it is doing.
+
+        Cancelling the caller does not cut it short: the cancellation is raised when it is done.
+        """
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "mcp-state")
+        done = asyncio.wrap_future(self._thread.submit(function, *args))
+        cancelled: asyncio.CancelledError | None = None
+        with shielded():  # against anyio's cancellation; the loop: asyncio's
+            while not done.done():
+                try:
+                    await asyncio.wait([done])
+                except asyncio.CancelledError as request:
+                    cancelled = request
+        if cancelled is not None:
+            done.exception()
+            raise cancelled
+        return done.result()
+
+    def keep(self, connection: sqlite3.Connection, identity: tuple[int, int] | None) -> None:
+        """Use this connection from now on."""
+        connection.row_factory = sqlite3.Row
+        self.connection, self.identity, self.wal = connection, identity, None
+
+    def forget(self) -> None:
+        """Close the connection; the next call opens, and checks, anew."""
+        if self.connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self.connection.close()
+            self.connection = None
+
+    async def close(self) -> None:
+        """Close the connection in its thread, and end the thread."""
+        if self._thread is not None:
+            await self.run(self.forget)
+            self._thread.shutdown()
+            self._thread = None
+
+
+def shielded() -> AbstractContextManager[object]:
+    """Against the cancellation of anyio's scopes, if there can be any: importing it is slow."""
+    if "anyio" not in sys.modules:
+        return contextlib.nullcontext()
+    import anyio
+
+    return anyio.CancelScope(shield=True)
