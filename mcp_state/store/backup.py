@@ -21,8 +21,6 @@ from mcp_state.times import Clock
 
 Progress = Callable[[int, int], None]
 
-_PAGES = 500
-
 
 @dataclass(frozen=True, slots=True)
 class Backup:
@@ -157,30 +155,18 @@ def _copy(source: str, temporary: str, noted: int, progress: Progress | None) ->
     """
     _remove(temporary)
     opening.check_files(source)
-    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
-        with (
-            contextlib.closing(opening.new_connection(source, "ro")) as original,
-            contextlib.closing(opening.new_connection(temporary)) as copy,
-        ):
+        with contextlib.closing(opening.new_connection(source, "ro")) as original:
             original.execute("BEGIN")
             opening.check_store(source, original, noted)
-
-            def report(_: int, remaining: int, total: int) -> None:
-                if progress is not None:
-                    progress(total - remaining, total)
-
-            original.backup(copy, pages=_PAGES, progress=report)
-            copy.execute("PRAGMA journal_mode = DELETE")
+            opening.write_copy(original, temporary, progress)
+        with contextlib.closing(opening.new_connection(temporary)) as copy:
             found = [row[0] for row in copy.execute("PRAGMA quick_check(5)")]
             if found != ["ok"]:
                 raise StoreDamaged.at(source, f"its pages are damaged: {'; '.join(found)[:300]}")
-            changes: int = copy.execute("SELECT changes FROM store").fetchone()[0]
+            return copy.execute("SELECT changes FROM store").fetchone()[0]
     except sqlite3.Error as problem:
         raise _driver_error(source, temporary, problem) from problem
-    with open(temporary, "rb") as file:
-        os.fsync(file.fileno())
-    return changes
 
 
 def _driver_error(source: str, temporary: str, problem: sqlite3.Error) -> StateError:

@@ -11,7 +11,7 @@ import logging
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 APPLICATION_ID = 0x4D43_5053  # "MCPS"
 PATIENCE = 2.0
 """Seconds that a connection waits for the lock of another."""
+_PAGES = 500
 _UNSAFE_FOR_WAL = ("nfs", "cifs", "smb", "9p", "afs", "fuse", "vboxsf", "prl_fs", "ceph", "gfs")
 
 
@@ -304,11 +305,26 @@ def copy_store(source: sqlite3.Connection, target: str) -> None:
     temporary = f"{target}.new-{os.getpid()}"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(temporary)
-    with contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as copy:
-        os.chmod(temporary, 0o600)
-        source.backup(copy)
-        copy.execute("PRAGMA journal_mode = DELETE")
-    with open(temporary, "rb") as file:
-        os.fsync(file.fileno())
+    write_copy(source, temporary)
     os.replace(temporary, target)
     sync_directory(target)
+
+
+def write_copy(
+    source: sqlite3.Connection, target: str, progress: Callable[[int, int], None] | None = None
+) -> None:
+    """Copy an open store into a new file, which is on disk on return.
+
+    `progress` is called with pages done and pages in all.
+    """
+
+    def report(_: int, remaining: int, total: int) -> None:
+        if progress is not None:
+            progress(total - remaining, total)
+
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    with contextlib.closing(new_connection(target)) as copy:
+        source.backup(copy, pages=_PAGES, progress=report)
+        copy.execute("PRAGMA journal_mode = DELETE")
+    with open(target, "rb") as file:
+        os.fsync(file.fileno())
