@@ -25,7 +25,7 @@ from typing import Any
 
 import click
 
-from mcp_state.cli.demo_check import Story, Write, examine, identity
+from mcp_state.cli.demo_check import WRITTEN, Story, Write, examine, identity
 
 _FILES = 12
 _KILLED_AT = "orders-08"
@@ -46,7 +46,6 @@ for file in files:
 print(f"{good} of {len(files)} files agree")
 sys.exit(good != len(files))
 """
-_WRITES = ("memory_set", "journal_append", "thread_set", "thread_claim", "thread_check")
 
 
 @click.command()
@@ -220,7 +219,7 @@ def _show(agent: str, said: Mapping[str, Any], story: Story) -> None:
             click.echo(f"      | {line}")
     else:
         click.echo(f"{call} {_cut(lines[tool == 'orient'], _ANSWER)}")
-    if tool in _WRITES:
+    if tool in WRITTEN:
         if tool == "thread_claim":
             arguments["thread"] = lines[1].split()[0]
         (event,) = re.findall(r"event (\d+)\]$", text)

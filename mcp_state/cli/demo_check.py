@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-_WRITTEN: Mapping[str, str] = {
+WRITTEN: Mapping[str, str] = {
     "memory_set": """
         SELECT seq FROM events
         WHERE kind = 'memory' AND name = :key AND json_extract(row, '$.value') = :value
@@ -40,6 +40,7 @@ _WRITTEN: Mapping[str, str] = {
             AND summary LIKE 'criterion ' || :criterion || ' passes,%'
     """,
 }
+"""How the file shows a write, for each tool that writes."""
 _OPTIONAL = {"status": None, "evidence": None}
 _NUMBERS = "SELECT count(*), min(seq), max(seq), (SELECT max(last_event) FROM projects) FROM events"
 _OTHERS = """
@@ -115,7 +116,7 @@ def _writes(connection: sqlite3.Connection, story: Story) -> Iterator[Claim]:
 
 def _is_once(connection: sqlite3.Connection, write: Write) -> bool:
     parameters = {**_OPTIONAL, **write.arguments, "agent": write.agent}
-    return connection.execute(_WRITTEN[write.tool], parameters).fetchall() == [(write.event,)]
+    return connection.execute(WRITTEN[write.tool], parameters).fetchall() == [(write.event,)]
 
 
 def _events(connection: sqlite3.Connection, story: Story) -> Iterator[Claim]:
