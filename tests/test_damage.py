@@ -823,3 +823,14 @@ async def test_a_store_that_others_keep_busy_is_no_damage(tmp_path: Path) -> Non
                 await Nouns(database, "acme", "codex").memory.set("probe", "x")
             assert refused.value.code == "store_busy"
         await works(database)
+
+
+async def test_a_sqlite_that_is_too_old_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state.db"
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    async with opened(path) as database:
+        with pytest.raises(StoreReadonly, match=r"which is too old\. Use a Python"):
+            await Nouns(database, "acme", "codex").journal.append("x")
+    assert not path.exists()

@@ -18,13 +18,14 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import quote
 
-from mcp_state.errors import StoreDamaged, StoreNewer
+from mcp_state.errors import StoreDamaged, StoreNewer, StoreReadonly
 from mcp_state.store import wal
 from mcp_state.store.refusals import refused
 from mcp_state.times import to_text
 
 log = logging.getLogger(__name__)
 
+OLDEST_SQLITE = (3, 37)
 APPLICATION_ID = 0x4D43_5053  # "MCPS"
 PATIENCE = 2.0
 """Seconds that a connection waits for the lock of another."""
@@ -82,7 +83,16 @@ def _objects(connection: sqlite3.Connection) -> set[tuple[str, str]]:
 
 
 def new_connection(path: str, mode: str = "") -> sqlite3.Connection:
-    """A connection without transactions of its own making; `mode` is that of a SQLite URI."""
+    """A connection without transactions of its own making; `mode` is that of a SQLite URI.
+
+    Raises:
+        StoreReadonly: the SQLite of this Python is too old for STRICT tables and trigrams.
+    """
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        raise StoreReadonly(
+            f"{path}: this Python comes with SQLite {sqlite3.sqlite_version}, which is too old",
+            f"Use a Python with SQLite {'.'.join(map(str, OLDEST_SQLITE))} or newer.",
+        )
     target = f"file:{quote(os.fsencode(path))}?mode={mode}" if mode else path
     connection = sqlite3.connect(
         target, uri=bool(mode), isolation_level=None, check_same_thread=False, timeout=PATIENCE
