@@ -7,6 +7,7 @@ from typing import Annotated
 from mcp_state import render
 from mcp_state.models import JournalEntry, JournalPage
 from mcp_state.tools.arguments import described
+from mcp_state.tools.memory import Once
 from mcp_state.tools.orientation import page_size
 from mcp_state.tools.spec import Ctx, Spec
 
@@ -16,7 +17,7 @@ async def journal_append(
     text: str,
     kind: Annotated[str, described("e.g. note, decision, dead_end")] = "",
     thread: str = "",
-    idempotency_key: str = "",
+    idempotency_key: Once = "",
 ) -> JournalEntry:
     """Record what happened (up to 8,192 characters): decisions, results, dead ends.
 

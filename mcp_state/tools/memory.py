@@ -10,6 +10,7 @@ from mcp_state.models import MemoryBlock, MemoryPage, MissingBlock
 from mcp_state.tools.arguments import described
 from mcp_state.tools.spec import Ctx, Spec, View
 
+Once = Annotated[str, described("the same key writes once")]
 Expected = Annotated[int | None, described("refuse if it moved on; 0: must be new")]
 
 
@@ -43,7 +44,7 @@ async def memory_append(
     key: str,
     text: Annotated[str, described("added as is at the end")],
     expected_version: Expected = None,
-    idempotency_key: str = "",
+    idempotency_key: Once = "",
 ) -> MemoryBlock:
     """Add to the end of a block, so that parallel writers all survive; memory_set replaces."""
     return await ctx.state.memory.append(
