@@ -28,7 +28,7 @@ from mcp_state.models import (
     ThreadPage,
     Totals,
 )
-from mcp_state.store.text import one_line
+from mcp_state.store.text import one_line, quoted
 from mcp_state.times import ago, span
 
 LONGEST = 10_000
@@ -49,11 +49,6 @@ def name(text: str, limit: int = 160) -> str:
 def indented(text: str, indent: str = "    ") -> list[str]:
     """A text as lines that all begin with `indent`, whatever line breaks it uses."""
     return [indent + line for line in text.splitlines()] or [indent]
-
-
-def quoted(text: str) -> str:
-    """A name as an argument of a call that the answer proposes."""
-    return '"' + " ".join(text.splitlines()).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def by(actor: Actor, at: datetime, now: datetime) -> str:

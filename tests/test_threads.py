@@ -305,6 +305,15 @@ async def test_clear_refuses_what_a_status_needs_and_what_is_no_such_field(state
     assert [(await got(state, n)).version for n in "bdx"] == [1, 1, 1]
 
 
+async def test_a_refusal_quotes_the_name_in_the_call_that_it_proposes(state: State) -> None:
+    await state.threads.set('the "big" one', status="done", evidence="merged")
+    with pytest.raises(IllegalTransition) as refused:
+        await state.threads.claim('the "big" one')
+    assert refused.value.next_step == (
+        r'Reopen it with thread_set(thread="the \"big\" one", status="active", note="why").'
+    )
+
+
 @pytest.mark.parametrize("priority", [0, 10, -1])
 async def test_a_priority_is_1_to_9(state: State, priority: int) -> None:
     with pytest.raises(BadArgument, match=rf"priority is {priority}. Use 1 \(first\) to 9"):

@@ -10,7 +10,7 @@ from mcp_state.models import MemoryBlock, MemoryPage, MissingBlock
 from mcp_state.store import documents
 from mcp_state.store.events import event_with_version
 from mcp_state.store.noun import Noun, reads, writes
-from mcp_state.store.text import clean, fold, one_line, tidy_name
+from mcp_state.store.text import clean, fold, one_line, quoted, tidy_name
 from mcp_state.store.transaction import Reading, Row, Writing, actor_of, time_of
 from mcp_state.times import ago, duration, from_text, to_text
 
@@ -224,7 +224,7 @@ def _writable(tx: Writing, key: str, expected_version: int | None) -> tuple[str,
             expected_version,
             current,
             by,
-            f'memory_get(key="{key}")',
+            f"memory_get(key={quoted(key)})",
             "write",
         )
     if row is not None and row["locked"]:
@@ -292,7 +292,7 @@ def _at_version(
         fact = f"block {key!r} has no version {version}; its last one is {row['version']}"
         if event is not None:
             fact = f"version {version} of block {key!r} is its deletion and holds nothing"
-        raise NotFound(fact, f'history(subject="memory:{key}") lists the versions.')
+        raise NotFound(fact, f"history(subject={quoted('memory:' + key)}) lists the versions.")
     return MemoryBlock(
         key=event.row["key"],
         value=event.row["value"],

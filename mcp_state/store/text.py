@@ -53,6 +53,11 @@ def one_line(text: str, limit: int = 160) -> str:
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
+def quoted(text: str) -> str:
+    """A name as an argument of a call that an answer proposes."""
+    return '"' + " ".join(text.splitlines()).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 # Shapes that the issuers themselves document; each needs more than a word of prose to match.
 # None may look at a character more than a bounded number of times: repeats that another repeat or
 # a failed end could start over from are bounded or possessive.

@@ -11,7 +11,7 @@ from typing import Any
 
 from mcp_state.errors import BadArgument, NotFound
 from mcp_state.models import OPEN, Actor, Criterion, Lease, Place, Status, Thread, ThreadPage
-from mcp_state.store.text import fold, tidy_name
+from mcp_state.store.text import fold, quoted, tidy_name
 from mcp_state.store.transaction import Reading, Row, actor_of, time_of
 from mcp_state.times import from_text
 
@@ -163,11 +163,11 @@ def find_criterion(tx: Reading, shown: str, name: str, criterion: str) -> Criter
     if not found:
         raise NotFound(
             f"thread {shown!r} has no criteria",
-            f'Add them with thread_set(thread="{shown}", criteria=["…"]).',
+            f'Add them with thread_set(thread={quoted(shown)}, criteria=["…"]).',
         )
     raise NotFound(
         f"thread {shown!r} has no criterion {wanted[:80]!r}; it has 1 to {len(found)}",
-        f'thread_get(thread="{shown}") shows them; name one by its number.',
+        f"thread_get(thread={quoted(shown)}) shows them; name one by its number.",
     )
 
 

@@ -18,7 +18,7 @@ from mcp_state.errors import (
 )
 from mcp_state.models import MOVES, OPEN, Lease, Place, Status
 from mcp_state.store.events import last_events_of
-from mcp_state.store.text import fold, one_line, tidy_name
+from mcp_state.store.text import fold, one_line, quoted, tidy_name
 from mcp_state.store.thread_rows import (
     COLUMNS,
     CRITERIA,
@@ -101,7 +101,12 @@ def check_version(tx: Reading, shown: str, row: Row | None, expected: int | None
         when = ago(from_text(row["changed_at"]), tx.at)
         by = f"changed by {one_line(row['agent'], 40)} {when}"
     raise VersionConflict.of(
-        f"thread {shown!r}", expected, current, by, f'thread_get(thread="{shown}")', "thread_set"
+        f"thread {shown!r}",
+        expected,
+        current,
+        by,
+        f"thread_get(thread={quoted(shown)})",
+        "thread_set",
     )
 
 
@@ -112,7 +117,7 @@ def check_lease(tx: Reading, row: Row, token: int | None) -> None:
         now = f"{one_line(held.holder.agent, 40)} holds it now" if held else "nobody holds it now"
         raise LeaseLost(
             f"lease token {token} of thread {shown!r} is not the current one; {now}",
-            f'Nothing was changed. Read it with thread_get(thread="{shown}") before you go on'
+            f"Nothing was changed. Read it with thread_get(thread={quoted(shown)}) before you go on"
             + ("." if held else "; thread_claim gives a new token."),
         )
     if held is not None and not token:
@@ -224,8 +229,13 @@ def _check_move(shown: str, old: Status, new: Status, changes: Changes) -> None:
     if old not in OPEN and not changes.get("note"):
         raise IllegalTransition(
             f"thread {shown!r} is {old}; it reopens only with a note saying why",
-            f'thread_set(thread="{shown}", status="active", note="why").',
+            reopening(shown),
         )
+
+
+def reopening(shown: str) -> str:
+    """The call that reopens a thread."""
+    return f'thread_set(thread={quoted(shown)}, status="active", note="why").'
 
 
 def _belongs(field: str, shown: str, status: Status) -> BadArgument:
@@ -348,7 +358,7 @@ def new_criteria(
     if new and row is not None and row["status"] == Status.DONE:
         raise IllegalTransition(
             f"thread {shown!r} is done; it gets no more criteria",
-            f'Reopen it first: thread_set(thread="{shown}", status="active", note="why").',
+            f"Reopen it first: {reopening(shown)}",
         )
     return [(number, text) for text, number in new.items()]
 

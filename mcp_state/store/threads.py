@@ -41,6 +41,7 @@ from mcp_state.store.thread_rules import (
     held_by,
     merged,
     new_criteria,
+    reopening,
     same,
     summary,
     wanted_needs,
@@ -245,7 +246,7 @@ class Threads(Noun):
         if row["status"] not in OPEN:
             raise IllegalTransition(
                 f"thread {shown!r} is {row['status']}, there is nothing to claim",
-                f'Reopen it with thread_set(thread="{shown}", status="active", note="why").',
+                f"Reopen it with {reopening(shown)}",
             )
         if lease_token:
             check_lease(tx, row, lease_token)
@@ -313,7 +314,7 @@ class Threads(Noun):
         if row["status"] == Status.DONE and not passes:
             raise IllegalTransition(
                 f"thread {shown!r} is done; a criterion of it cannot fail",
-                f'Reopen it first: thread_set(thread="{shown}", status="active", note="why").',
+                f"Reopen it first: {reopening(shown)}",
             )
         evidence = tx.text(evidence, "evidence", tx.limits.text, SHORTEN)
         tx.run(
