@@ -56,4 +56,4 @@ def store_path(given: str, directory: str, source: str) -> str:
             f"{os.path.normpath(os.path.join(directory, path))}, elsewhere another file",
             "Give an absolute path.",
         )
-    return os.path.normpath(path)
+    return os.path.realpath(path)  # or two spellings would be two stores with two queues

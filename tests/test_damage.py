@@ -40,6 +40,7 @@ from mcp_state.models import MemoryBlock, MissingBlock
 from mcp_state.store import opening
 from mcp_state.store.database import Database
 from mcp_state.store.opening import Migration
+from mcp_state.store.queue import noted_changes
 from mcp_state.store.transaction import Writing
 
 WAY_OUT = (
@@ -91,7 +92,12 @@ async def assert_refused_until_repaired(
     async with opened(path) as database:
         for problem in await refusals(database):
             assert type(problem) is StoreDamaged
-            assert str(problem) == f"store_damaged: {path}{of}: {fact}. {WAY_OUT}"
+            expected = f"store_damaged: {path}{of}: {fact}. {WAY_OUT}"
+            if "changes are missing" in fact:
+                expected += (
+                    f" To go on without those changes, remove {path}-queue, where they are counted."
+                )
+            assert str(problem) == expected
         assert contents(path) == before
         repair()
         await works(database)
@@ -834,3 +840,123 @@ async def test_a_sqlite_that_is_too_old_is_named(
         with pytest.raises(StoreReadonly, match=r"which is too old\. Use a Python"):
             await Nouns(database, "acme", "codex").journal.append("x")
     assert not path.exists()
+
+
+async def assert_noticed_while_open(path: Path, spoil: Callable[[], None]) -> None:
+    """Both connections are open; the files are spoilt; nothing is acknowledged, nothing written."""
+    async with opened(path) as database:
+        nouns = Nouns(database, "acme", "codex")
+        await nouns.journal.append("acknowledged")
+        await nouns.journal.tail()
+        spoil()
+        before = {f.name: f.read_bytes() for f in path.parent.iterdir() if f.name[-4:] != "-shm"}
+        for _ in range(2):
+            with pytest.raises(StoreDamaged) as problem:
+                await nouns.journal.append("lost")
+            assert str(problem.value).startswith(f"store_damaged: {path}")
+            with pytest.raises(StoreDamaged):
+                await nouns.journal.tail()
+    after = {f.name: f.read_bytes() for f in path.parent.iterdir() if f.name[-4:] != "-shm"}
+    assert after == before
+
+
+async def test_a_file_that_is_cut_while_it_is_open_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    def spoil() -> None:
+        os.truncate(path, 100_000)
+
+    await assert_noticed_while_open(path, spoil)
+
+
+async def test_a_file_that_is_emptied_while_it_is_open_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    await assert_noticed_while_open(path, lambda: os.truncate(path, 0))
+
+
+async def test_a_file_that_is_overwritten_while_it_is_open_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+
+    def spoil() -> None:
+        with path.open("r+b") as file:
+            file.write(b"x" * 4000)
+
+    await assert_noticed_while_open(path, spoil)
+
+
+@pytest.mark.parametrize("spoilt", [b"\0" * 4000, b"x" * 4000])
+async def test_a_wal_that_is_overwritten_while_it_is_open_is_noticed(
+    tmp_path: Path, spoilt: bytes
+) -> None:
+    path = tmp_path / "state.db"
+
+    def spoil() -> None:
+        with open(f"{path}-wal", "r+b") as file:
+            file.write(spoilt)
+
+    await assert_noticed_while_open(path, spoil)
+
+
+async def test_a_store_that_a_newer_version_closes_while_it_is_open_is_left_alone(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as database:
+        nouns = Nouns(database, "acme", "codex")
+        await nouns.journal.append("before")
+        await nouns.journal.tail()
+        with closing(sqlite3.connect(path)) as newer:
+            newer.execute("PRAGMA user_version = 7")
+            newer.execute("UPDATE store SET min_reader = 7")
+            newer.commit()
+        with pytest.raises(StoreNewer):
+            await nouns.journal.append("after")
+        with pytest.raises(StoreNewer):
+            await nouns.journal.tail()
+        with closing(sqlite3.connect(path)) as newer:
+            assert newer.execute("SELECT count(*) FROM journal").fetchone() == (1,)
+
+
+async def test_a_trigger_that_is_dropped_while_it_is_open_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as database:
+        nouns = Nouns(database, "acme", "codex")
+        await nouns.journal.append("before")
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("DROP TRIGGER events_are_final")
+        with pytest.raises(StoreDamaged, match="1 parts are missing: trigger events_are_final"):
+            await nouns.journal.append("after")
+
+
+async def test_a_side_file_that_is_replaced_is_queued_at_anew(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as one, opened(path) as two:
+        first, second = Nouns(one, "acme", "codex"), Nouns(two, "acme", "claude")
+        await first.journal.append("one")
+        os.unlink(f"{path}-queue")
+        await second.journal.append("two")
+        await first.journal.append("three")
+        assert (await second.journal.append("four")).seq == 4
+        assert noted_changes(f"{path}-queue") == 4
+
+
+@pytest.mark.parametrize("garbage", [b"9" * 20, b"9" * 29, b"", b"x" * 40])
+async def test_garbage_in_the_side_file_counts_for_nothing(tmp_path: Path, garbage: bytes) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as database:
+        await Nouns(database, "acme", "codex").journal.append("one")
+    await asyncio.to_thread(Path(f"{path}-queue").write_bytes, garbage)
+    async with opened(path) as database:
+        nouns = Nouns(database, "acme", "codex")
+        assert len((await nouns.journal.tail()).entries) == 1
+        assert (await nouns.journal.append("two")).seq == 2
+
+
+async def test_a_pipe_in_the_place_of_the_side_file_hangs_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    os.mkfifo(f"{path}-queue")
+    async with opened(path) as database:
+        nouns = Nouns(database, "acme", "codex")
+        assert (await nouns.journal.tail()).entries == []
+        with pytest.raises(StoreReadonly, match=r"state\.db-queue is not a regular file"):
+            await nouns.journal.append("x")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -351,7 +352,8 @@ async def test_a_damaged_frame_that_nobody_was_told_of_is_only_mentioned(tmp_pat
     data = bytearray(wal.read_bytes())
     data[-50] ^= 0xFF
     wal.write_bytes(data)
-    (tmp_path / "state.db-queue").write_bytes(b"%020d" % 30)
+    noted = b"%020d" % 30
+    (tmp_path / "state.db-queue").write_bytes(b"%s %08x" % (noted, zlib.crc32(noted)))
     [found] = await diagnosis(path)
     assert found.severity == "warning"
     assert found.what.endswith(

@@ -24,7 +24,7 @@ from mcp_state.store import opening
 from mcp_state.store.queue import Queue, noted_changes
 from mcp_state.store.refusals import primary_code, refused, refused_by_driver
 from mcp_state.store.transaction import Reading, Writing
-from mcp_state.store.worker import Worker, shielded
+from mcp_state.store.worker import Worker, schema_of, shielded
 from mcp_state.times import Clock
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,10 @@ _LONGEST_PAUSE = 0.02
 
 class _Busy(Exception):
     """Another process holds the write lock of the file; nothing was begun."""
+
+
+class _SchemaChanged(Exception):
+    """Somebody changed the schema since the store was opened; nothing was begun."""
 
 
 class _Older(Exception):
@@ -72,8 +76,9 @@ class Database:
         self._wait = wait
         self._turn = asyncio.Lock()
         self._queue = Queue(path + "-queue")
-        self._writer = Worker()
-        self._reader = Worker()
+        self._writer = Worker(path)
+        self._reader = Worker(path)
+        self._changes = 0
 
     async def write(self, caller: Caller, body: Callable[[Writing], T]) -> T:
         """Run `body` as one transaction: all of it is durable on return, or none of it.
@@ -94,6 +99,8 @@ class Database:
             while True:
                 try:
                     return await self._writer.run(self._transact, caller, body)
+                except _SchemaChanged:
+                    continue
                 except _Busy:
                     if time.monotonic() >= deadline:
                         raise StoreBusy.after(self._wait) from None
@@ -105,12 +112,14 @@ class Database:
         Raises:
             StateError: what `body` or the file refused.
         """
-        try:
-            return await self._reader.run(self._snapshot, caller, body)
-        except _Older:
-            async with self._my_turn(time.monotonic() + self._wait):
-                await self._writer.run(self._migrate)
-        return await self._reader.run(self._snapshot, caller, body)
+        while True:
+            try:
+                return await self._reader.run(self._snapshot, caller, body)
+            except _SchemaChanged:
+                continue
+            except _Older:
+                async with self._my_turn(time.monotonic() + self._wait):
+                    await self._writer.run(self._migrate)
 
     async def aclose(self) -> None:
         """Close both connections, after what they are doing. The store can be used again."""
@@ -118,6 +127,8 @@ class Database:
             await self._reader.close()
             async with self._turn:
                 await self._writer.close()
+                self._reader.watch.close()
+                self._writer.watch.close()
                 self._queue.close()
 
     @asynccontextmanager
@@ -144,6 +155,7 @@ class Database:
             try:
                 connection = self._open_writer()
                 connection.execute("BEGIN IMMEDIATE")
+                self._check_schema(self._writer, connection)
             except sqlite3.OperationalError as problem:
                 if primary_code(problem) == sqlite3.SQLITE_BUSY:
                     raise _Busy from problem
@@ -171,6 +183,7 @@ class Database:
     def _commit(self, tx: Writing) -> None:
         changes = tx.scalar("SELECT changes FROM store")
         tx.run("COMMIT")
+        self._changes = changes
         try:
             self._queue.note_changes(changes)
         except OSError:  # the change itself is saved, and its caller has to be told so
@@ -191,6 +204,9 @@ class Database:
         """An event of its own: people want to see what was refused, and why."""
         try:
             connection.execute("BEGIN IMMEDIATE")
+            if not Reading(connection, caller, self.clock, self.limits).project:
+                connection.execute("ROLLBACK")  # a refusal is no reason to begin a project
+                return
             tx = Writing(connection, caller, self.clock, self.limits, self._allow_secrets)
             row = {"code": problem.code, "fact": problem.fact}
             tx.event("refused", f"refused: {problem.code}", row, subject=subject)
@@ -205,6 +221,7 @@ class Database:
         with self._translated(self._reader):
             connection = self._open_reader()
             connection.execute("BEGIN")
+            self._check_schema(self._reader, connection)
             try:
                 tx = Reading(connection, caller, self.clock, self.limits)
                 caller.totals = tx.totals()
@@ -213,11 +230,21 @@ class Database:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
 
+    def _check_schema(self, worker: Worker, connection: sqlite3.Connection) -> None:
+        """A newer version may have migrated the store meanwhile, and closed it to this one."""
+        if schema_of(connection) != worker.schema:
+            connection.execute("ROLLBACK")
+            worker.forget()
+            raise _SchemaChanged
+
     @contextmanager
     def _translated(self, worker: Worker) -> Generator[None]:
         """The one place where the driver's errors become ours."""
         try:
             yield
+        except StoreDamaged:
+            worker.forget()
+            raise
         except sqlite3.Error as problem:
             log.warning("%s: %s", self.path, problem)
             told = refused_by_driver(self.path, problem, self._wait)
@@ -232,12 +259,15 @@ class Database:
         found = opening.identity(self.path)
         if self._writer.connection is not None and self._writer.identity == found:
             if self._writer.wal in (None, opening.identity(self.path + "-wal")):
-                return self._writer.connection
+                if self._writer.watch.check():
+                    return self._writer.connection
+                self._writer.forget()
+                return self._open_writer()
             log.warning("%s-wal was removed; saving what was in it", self.path)
             self._writer.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         self._writer.forget()
         if found is None:
-            self._refuse_if_it_was_there(self._queue.changes())
+            self._refuse_if_it_was_there(max(self._changes, self._queue.changes()))
             try:
                 opening.make(self.path, self.clock.now())
             except OSError as problem:
@@ -264,11 +294,13 @@ class Database:
 
     def _open_reader(self) -> sqlite3.Connection:
         found = opening.identity(self.path)
-        if self._reader.connection is not None and self._reader.identity == found:
+        same = self._reader.connection is not None and self._reader.identity == found
+        if same and (found is None or self._reader.watch.check()):
+            assert self._reader.connection is not None
             return self._reader.connection
         self._reader.forget()
         if found is None:
-            self._refuse_if_it_was_there(noted_changes(self._queue.path))
+            self._refuse_if_it_was_there(max(self._changes, noted_changes(self._queue.path)))
             connection = opening.new_connection(":memory:")
             opening.apply(connection, opening.migrations())
         else:

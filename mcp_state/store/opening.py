@@ -220,10 +220,12 @@ def check_store(path: str, connection: sqlite3.Connection, noted_changes: int) -
     if row is None:
         raise StoreDamaged.at(path, "its table store is empty")
     if row[0] < noted_changes:
-        raise StoreDamaged.at(
-            path,
-            f"{noted_changes - row[0]:,} committed changes are missing ({noted_changes:,} were "
-            f"made, {row[0]:,} are here): its -wal was removed, or an older copy was put here",
+        raise StoreDamaged(
+            f"{path}: {noted_changes - row[0]:,} committed changes are missing ({noted_changes:,} "
+            f"were made, {row[0]:,} are here): its -wal was removed, or an older copy was put here",
+            "Nothing was changed. `mcp-state doctor` explains it, `mcp-state restore BACKUP` puts "
+            "a good copy in its place. To go on without those changes, remove "
+            f"{path}-queue, where they are counted.",
         )
     return version
 

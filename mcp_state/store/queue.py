@@ -8,15 +8,24 @@ were committed: it is how a `-wal` that went missing, and the changes in it, is 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import stat
 import threading
+import time
+import zlib
 
+from mcp_state.errors import StoreReadonly
 from mcp_state.store.refusals import refused
 
 try:
     import fcntl
 except ImportError:  # Windows: the wait in front of BEGIN is then the only queue
     fcntl = None
+
+
+_SAFELY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+_LENGTH = 29
 
 
 class Queue:
@@ -32,6 +41,8 @@ class Queue:
         Raises:
             OSError: it can't be opened, or locks do not work in its directory.
         """
+        if self._file is not None and not _is_at(self._file, self.path):
+            self.close()
         if self._file is None:
             self._file = _open(self.path)
 
@@ -57,8 +68,14 @@ class Queue:
         """
         try:
             os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-            self.open()
-            return self.try_lock() or await self._granted(seconds)
+            deadline = time.monotonic() + seconds
+            while True:
+                self.open()
+                if not self.try_lock() and not await self._granted(deadline - time.monotonic()):
+                    return False
+                if _is_at(self._descriptor, self.path):
+                    return True
+                self.close()  # it was replaced while we waited: others queue at the new one
         except OSError as problem:
             raise refused(self.path, problem) from problem
 
@@ -83,12 +100,11 @@ class Queue:
 
     def changes(self) -> int:
         """The number of changes that the last writer left here; 0 if none did."""
-        text = os.pread(self._descriptor, 20, 0)
-        return int(text) if text.isdigit() else 0
+        return _number(os.pread(self._descriptor, _LENGTH, 0))
 
     def note_changes(self, number: int) -> None:
         """Leave the number of changes for the next one who opens the store."""
-        os.pwrite(self._descriptor, b"%020d" % number, 0)
+        os.pwrite(self._descriptor, _text(number), 0)
 
     def close(self) -> None:
         """Close the side file; a lock that is held is freed."""
@@ -105,15 +121,43 @@ class Queue:
 def noted_changes(path: str) -> int:
     """The number of changes in the side file at `path`, for those who only read; 0 if unknown."""
     try:
-        with open(path, "rb") as file:
-            text = file.read(20)
+        file = os.open(path, os.O_RDONLY | _SAFELY)
     except OSError:
         return 0
-    return int(text) if text.isdigit() else 0
+    try:
+        return _number(os.read(file, _LENGTH))
+    except OSError:
+        return 0
+    finally:
+        os.close(file)
+
+
+def _text(number: int) -> bytes:
+    digits = b"%020d" % number
+    return b"%s %08x" % (digits, zlib.crc32(digits))
+
+
+def _number(text: bytes) -> int:
+    """The number in a side file; 0 if it was not left there by `_text`."""
+    digits = text[:20]
+    return int(digits) if digits.isdigit() and text == _text(int(digits)) else 0
 
 
 def _open(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise StoreReadonly(
+                f"{path} is not a regular file", "Remove it; it is made anew. No restart is needed."
+            )
+    return os.open(path, os.O_RDWR | os.O_CREAT | _SAFELY, 0o600)
+
+
+def _is_at(file: int, path: str) -> bool:
+    """Whether an open file is the one at `path`."""
+    try:
+        return os.path.samestat(os.fstat(file), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 class _Wait:

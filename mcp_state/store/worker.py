@@ -11,16 +11,21 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
+from mcp_state.errors import StoreDamaged
+from mcp_state.store.watch import Watch
+
 T = TypeVar("T")
 
 
 class Worker:
     """One connection and the one thread that uses it."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: str) -> None:
         self.connection: sqlite3.Connection | None = None
         self.identity: tuple[int, int] | None = None
+        self.schema: tuple[int, int] = (0, 0)
         self.wal: tuple[int, int] | None = None
+        self.watch = Watch(path)
         self._thread: ThreadPoolExecutor | None = None
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
@@ -44,16 +49,31 @@ class Worker:
         return done.result()
 
     def keep(self, connection: sqlite3.Connection, identity: tuple[int, int] | None) -> None:
-        """Use this connection from now on."""
+        """Use this connection from now on; `identity` is that of its file, if it has one."""
         connection.row_factory = sqlite3.Row
         self.connection, self.identity, self.wal = connection, identity, None
+        self.schema = schema_of(connection)
+        if identity is not None:
+            self.watch.begin()
 
     def forget(self) -> None:
-        """Close the connection; the next call opens, and checks, anew."""
-        if self.connection is not None:
+        """Close the connection; the next call opens, and checks, anew.
+
+        Over files that were spoilt it is left open instead: closing would write to them.
+        """
+        if self.connection is None:
+            return
+        connection, self.connection = self.connection, None
+        try:
+            if self.identity is not None:
+                self.watch.check()
+        except (StoreDamaged, OSError):
+            import ctypes
+
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))  # not even at exit
+        else:
             with contextlib.suppress(sqlite3.Error):
-                self.connection.close()
-            self.connection = None
+                connection.close()
 
     async def close(self) -> None:
         """Close the connection in its thread, and end the thread."""
@@ -61,6 +81,13 @@ class Worker:
             await self.run(self.forget)
             self._thread.shutdown()
             self._thread = None
+
+
+def schema_of(connection: sqlite3.Connection) -> tuple[int, int]:
+    """What changes when somebody migrates the store, or drops a part of it."""
+    (ours,) = connection.execute("PRAGMA user_version").fetchone()
+    (sqlites,) = connection.execute("PRAGMA schema_version").fetchone()
+    return ours, sqlites
 
 
 def shielded() -> AbstractContextManager[object]:

@@ -1,0 +1,84 @@
+"""What is looked at before each transaction: SQLite notices too late that its files were spoilt.
+
+It keeps pages and the index of the -wal in memory, goes on acknowledging, and at the end writes
+what it has over what is left. A few bytes tell in time.
+"""
+
+from __future__ import annotations
+
+import os
+
+from mcp_state.errors import StoreDamaged
+from mcp_state.store import wal
+
+MAGIC = b"SQLite format 3\0"
+_HEADER = 100
+_APPLICATION_ID = slice(68, 72)
+
+
+class Watch:
+    """The files of one connection.
+
+    The main file stays open until `close`, which must come after every connection of the process
+    is closed: closing any descriptor of it frees all of SQLite's locks on it (POSIX).
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._files: list[int] = []
+        self._wal: int | None = None
+        self._size = 0
+        self._wal_size = 0
+
+    def begin(self) -> None:
+        """Look at files that were just opened and found whole."""
+        self._files.append(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))
+        self._size = self._wal_size = 0
+        self._close_wal()
+        self.check()
+
+    def check(self) -> bool:
+        """Whether all is as it was; False if the -wal was renewed and one should look again.
+
+        Raises:
+            StoreDamaged: a file was cut or overwritten since the last look.
+        """
+        if not self._files:
+            return True
+        size = os.fstat(self._files[-1]).st_size
+        head = os.pread(self._files[-1], _HEADER, 0)
+        if size < self._size or not size:
+            cut = f"it was cut from {self._size:,} to {size:,} bytes while it was open"
+            raise StoreDamaged.at(self._path, cut)
+        if not head.startswith(MAGIC) or head[_APPLICATION_ID] != b"MCPS":
+            raise StoreDamaged.at(self._path, "it was overwritten while it was open")
+        self._size = size
+        return self._check_wal()
+
+    def close(self) -> None:
+        """Close what was opened."""
+        self._close_wal()
+        while self._files:
+            os.close(self._files.pop())
+
+    def _check_wal(self) -> bool:
+        path = self._path + "-wal"
+        try:
+            found = os.stat(path)
+        except FileNotFoundError:
+            return True
+        if self._wal is not None and os.fstat(self._wal).st_ino != found.st_ino:
+            self._close_wal()
+        if self._wal is None:
+            self._wal = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        shrunk, self._wal_size = found.st_size < self._wal_size, found.st_size
+        for _ in range(3):  # a writer may be renewing the header at this moment
+            head = os.pread(self._wal, wal.HEADER, 0)
+            if not head or wal.is_header(head):
+                return not shrunk
+        raise StoreDamaged.at(path, "it was overwritten while it was open; changes were in it")
+
+    def _close_wal(self) -> None:
+        if self._wal is not None:
+            os.close(self._wal)
+            self._wal = None
