@@ -29,7 +29,7 @@ from mcp_state.models import (
     Totals,
 )
 from mcp_state.store.text import one_line, quoted
-from mcp_state.times import ago, span
+from mcp_state.times import ago, span, until
 
 LONGEST = 10_000
 _ROOM = LONGEST - 600  # for the first and last lines
@@ -208,7 +208,7 @@ def thread_status(thread: Thread, now: datetime, session: str = "") -> str:
     if thread.lease is not None:
         mine = session and thread.lease.holder.session == session
         holder = "this session" if mine else one_line(thread.lease.holder.agent, 40)
-        words.append(f"held by {holder} until {thread.lease.until:%H:%M} UTC")
+        words.append(f"held by {holder} until {until(thread.lease.until, now)}")
     return f"[{', '.join(words)}]"
 
 
@@ -364,7 +364,7 @@ def thread_claimed(answer: Thread | NothingToClaim, now: datetime, session: str)
     left = span((lease.until - now).total_seconds())
     return "\n".join(
         [
-            f"lease_token={lease.token} until {lease.until:%H:%M:%S} UTC ({left}); "
+            f"lease_token={lease.token} until {until(lease.until, now)} ({left}); "
             "pass it to thread_set and thread_check",
             *thread_lines(answer, now, session),
         ]
@@ -409,15 +409,7 @@ def journal_page(page: JournalPage, now: datetime, *, forward: bool, room: int =
         if forward:
             return f"No entries after that{f'; {page.older:,} before' if page.older else ''}."
         return f"No entries{f' before that; {page.newer:,} after' if page.newer else ''}."
-    shown: list[tuple[JournalEntry, list[str]]] = []
-    for entry in page.entries if forward else reversed(page.entries):
-        lines = [entry_head(entry, now), *indented(entry.text)]
-        room -= sum(len(line) + 1 for line in lines)
-        if room < 0 and shown:
-            break
-        shown.append((entry, lines))
-    if not forward:
-        shown.reverse()
+    shown = _entries_that_fit(page, now, forward, room)
     left = len(page.entries) - len(shown)
     older = page.older if forward or page.older is None else page.older + left
     newer = page.newer if not forward or page.newer is None else page.newer + left
@@ -432,6 +424,23 @@ def journal_page(page: JournalPage, now: datetime, *, forward: bool, room: int =
     elif newer is None and forward:
         head += f", more may follow: since={last}"
     return "\n".join([head, *(line for _, lines in shown for line in lines)])
+
+
+def _entries_that_fit(
+    page: JournalPage, now: datetime, forward: bool, room: int
+) -> list[tuple[JournalEntry, list[str]]]:
+    """Whole entries, oldest first, beginning with the one that matters most; cut if it is alone."""
+    shown: list[tuple[JournalEntry, list[str]]] = []
+    for entry in page.entries if forward else reversed(page.entries):
+        lines = [entry_head(entry, now), *indented(entry.text)]
+        if not shown:
+            lines, cut = fitted(lines, room)
+            lines += [f"    (+{cut:,} lines that do not fit)"] if cut else []
+        room -= sum(len(line) + 1 for line in lines)
+        if room < 0 and shown:
+            break
+        shown.append((entry, lines))
+    return shown if forward else shown[::-1]
 
 
 def event_line(event: Event, now: datetime, *, subject: bool = True, number: bool = True) -> str:

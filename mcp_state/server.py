@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ import mcp_types as types
 from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
 
 import mcp_state
 from mcp_state import render, toolset
@@ -37,6 +39,7 @@ log = logging.getLogger(__name__)
 NAME = "mcp-state"
 CODEX_META = "codex/sandbox-state-meta"
 _ROOTS_SECONDS = 2.0
+_LONGEST_SESSION = 200
 
 Request = ServerRequestContext[Any]
 
@@ -174,7 +177,11 @@ class _App:
     async def _run_unlisted(self, state: State, op: str, arguments: Mapping[str, Any]) -> Outcome:
         """What `state_op` calls: any tool but itself."""
         spec = toolset.find(op)
-        if spec is None or spec.name == "state_op":
+        if spec is not None and spec.name == "state_op":
+            raise BadArgument(
+                "state_op cannot call itself", 'state_op(op="help") lists what it can.'
+            )
+        if spec is None:
             raise BadArgument(
                 f"there is no operation {op[:60]!r}",
                 f'{toolset.nearest(op)} state_op(op="help") lists them.'.strip(),
@@ -261,7 +268,7 @@ class _App:
                     )
                     files = [str(r.uri) for r in answer.roots if str(r.uri).startswith("file:")]
                     known = files[0] if len(answer.roots) == len(files) == 1 else ""
-                except MCPError as problem:
+                except (MCPError, ValidationError) as problem:
                     log.info("the client does not tell its roots: %s", problem)
             self._roots = known
         return known
@@ -279,7 +286,7 @@ class _App:
         return Actor(
             agent=self.settings.agent or name or "unknown",
             client=f"{name} {version}".strip(),
-            session=thread if isinstance(thread, str) and thread else self._session,
+            session=_short(thread) if isinstance(thread, str) and thread else self._session,
         )
 
     # Resources and prompts
@@ -443,6 +450,13 @@ _OUTPUT_SCHEMA: dict[str, Any] = {
     },
     "required": ["text", "scope"],
 }
+
+
+def _short(name: str) -> str:
+    """A client's name for its session, or what stands for a very long one."""
+    if len(name) <= _LONGEST_SESSION:
+        return name
+    return hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()
 
 
 def _text(text: str) -> types.TextContent:

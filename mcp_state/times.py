@@ -45,7 +45,7 @@ def duration(text: str, argument: str) -> timedelta:
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None or (span := int(match[1]) * _UNITS[match[2]]) > LONGEST.total_seconds():
         raise BadArgument(
-            f"{argument} is {text[:40]!r}, which is not a duration",
+            f"{argument} is {text[:40]!r}, which is not a duration from 1s to {LONGEST.days}d",
             "Write 90s, 20m, 4h or 3d.",
         )
     return timedelta(seconds=span)
@@ -69,3 +69,8 @@ def ago(at: datetime, now: datetime) -> str:
     if seconds < -1:
         return f"in {span(seconds)}"
     return "just now" if seconds < 5 else f"{span(seconds)} ago"
+
+
+def until(at: datetime, now: datetime) -> str:
+    """A time of day, with its date if that is another day."""
+    return f"{at:%H:%M} UTC" if at.date() == now.date() else f"{at:%d %b %H:%M} UTC"

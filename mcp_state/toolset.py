@@ -84,8 +84,10 @@ def _read(name: str) -> Toolset:
     else:
         source = _folder() / f"{name}.toml"
     try:
+        if not source.is_file():
+            raise FileNotFoundError
         given = tomllib.loads(source.read_text(encoding="utf-8"))
-    except (FileNotFoundError, IsADirectoryError, PermissionError):
+    except (OSError, RuntimeError):  # RuntimeError: a loop of links, or no such home
         raise BadArgument(
             f"there is no toolset {name!r}",
             f"Use {', '.join(builtin_names())}, or the path of a .toml file.",

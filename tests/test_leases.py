@@ -54,7 +54,7 @@ async def test_a_claim_gives_a_token_that_the_answer_says_how_to_use(
     await state.threads.set("Fix", next_action="rerun")
 
     assert await call("thread_claim", thread="fix") == (
-        "lease_token=2 until 09:30:00 UTC (30 min); pass it to thread_set and thread_check\n"
+        "lease_token=2 until 09:30 UTC (30 min); pass it to thread_set and thread_check\n"
         "Fix [active, held by this session until 09:30 UTC]\n"
         "    next: rerun\n"
         f"{scope(1, 2)}"
@@ -133,7 +133,7 @@ async def test_a_write_without_the_token_is_held_saying_by_whom_until_when_and_w
     await theirs.threads.set("t", next_action="line one\nline two", lease_token=token)
     clock.move(minutes=10)
     refused = (
-        "error: held: thread 't' is held by claude until 09:30:00 UTC (20 min more); last: changed "
+        "error: held: thread 't' is held by claude until 09:30 UTC (20 min more); last: changed "
         "next_action 10 min ago. Take another thread (thread_claim without a thread), or pass the "
         f"lease_token if it is yours.\n{scope(1, 3)}"
     )

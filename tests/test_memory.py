@@ -246,7 +246,7 @@ async def test_expected_version_of_a_block_that_never_was_is_refused(call: Call)
     assert await call("memory_append", error=True, key="plan", text="x", expected_version=3) == (
         "error: version_conflict: block 'plan' does not exist, so it is not at version 3. "
         "Use expected_version=0 to create it, or leave expected_version out.\n"
-        "[acme (from --project) · 0 threads · event 1]"
+        "[acme (from --project) · nothing stored yet]"
     )
 
 
@@ -474,7 +474,7 @@ async def test_after_expiry_a_block_begins_anew_with_the_next_version(
 @pytest.mark.parametrize("ttl", ["5", "1h30m", "0s", "-3d", "soon", "9999999d", "3 weeks"])
 async def test_a_ttl_that_is_no_duration_is_refused(call: Call, ttl: str) -> None:
     assert await call("memory_set", error=True, key="plan", value="one", ttl=ttl) == (
-        f"error: bad_argument: ttl is '{ttl}', which is not a duration. "
+        f"error: bad_argument: ttl is '{ttl}', which is not a duration from 1s to 36500d. "
         f"Write 90s, 20m, 4h or 3d.\n{EMPTY}"
     )
 

@@ -34,6 +34,10 @@ def add_origin(path: Path, origin: str) -> None:
     subprocess.run(["git", "-C", path, "remote", "add", "origin", origin], check=True)
 
 
+def set_origin(path: Path, origin: str) -> None:
+    subprocess.run(["git", "-C", path, "remote", "set-url", "origin", origin], check=True)
+
+
 # Arguments
 
 
@@ -168,6 +172,51 @@ async def test_a_fault_of_ours_says_internal_and_is_logged(
     assert text.startswith("error: internal: the server met a fault of its own; not saved.")
     assert "secret detail" not in text
     assert "ZeroDivisionError: secret detail" in caplog.text
+
+
+async def test_what_is_replaced_inside_json_text_is_counted_too(call: Call) -> None:
+    text = await call("thread_set", thread="t", criteria='["a\\u0000b", "c\\ud800"]')
+    assert "note: 2 characters that cannot be stored became U+FFFD" in text
+
+
+async def test_an_empty_list_changes_nothing_and_a_change_of_dependencies_is_told(
+    call: Call,
+) -> None:
+    for thread in ("a", "b"):
+        await call("thread_set", thread=thread)
+    await call("thread_set", thread="c", depends_on=["a"], places=[{"path_or_repo": "/x"}])
+    text = await call("thread_set", thread="c", title="C", depends_on=[], places=[], criteria=[])
+    assert text.startswith("saved, version 2: c [active, needs a]  C")
+    await call("thread_set", thread="c", depends_on=["b"])
+    assert "changed depends_on" in await call("history", subject="thread:c")
+
+
+async def test_a_secret_is_refused_in_two_halves_and_as_a_project_and_not_repeated(
+    call: Call,
+) -> None:
+    token = "ghp_" + "a1B2" * 9
+    await call("memory_append", key="k", text=token[:20])
+    text = await call("memory_append", error=True, key="k", text=token[20:])
+    assert text.startswith("error: secret_refused: not saved: block 'k' holds")
+    text = await call("journal_append", error=True, text="x", project=token)
+    assert text.startswith("error: secret_refused: not saved: the project name holds")
+    assert token not in text
+
+
+async def test_a_very_long_session_or_thread_name_is_kept_short(client: Client) -> None:
+    meta: Any = {"threadId": "x" * 2_000_000}
+    saved = await client.call_tool("journal_append", {"text": "x"}, meta=meta)
+    refused = await client.call_tool("journal_tail", {"thread": "x" * 2_000_000})
+    assert not saved.is_error
+    assert refused.is_error
+    assert len(text_of(refused)) < 1000
+
+
+async def test_an_entry_of_many_lines_does_not_fit_and_says_so(call: Call) -> None:
+    await call("journal_append", text="." + "\n." * 4095)
+    text = await call("journal_tail", limit=1)
+    assert len(text) <= 10_000
+    assert "lines that do not fit)" in text
 
 
 # Which project
@@ -328,6 +377,23 @@ async def test_a_directory_stays_with_its_project_when_a_remote_is_added(
     )
 
 
+async def test_a_known_origin_says_more_than_the_directory_it_was_found_in(
+    connect: Connect, tmp_path: Path
+) -> None:
+    """Containers clone one repository after another to the same path."""
+    elsewhere = repository(tmp_path / "elsewhere", "https://example.com/acme/two")
+    work = repository(tmp_path / "work", "https://example.com/acme/one")
+
+    async def wrote(directory: Path) -> str:
+        async with connect(project="", directory=str(directory)) as client:
+            return scope_of(text_of(await client.call_tool("journal_append", {"text": "x"})))
+
+    assert (await wrote(elsewhere)).startswith("[example.com/acme/two ")
+    assert (await wrote(work)).startswith("[example.com/acme/one ")
+    set_origin(work, "https://example.com/acme/two")
+    assert (await wrote(work)).startswith("[example.com/acme/two ")
+
+
 # Who
 
 
@@ -458,7 +524,9 @@ async def test_state_op_calls_what_is_not_listed_and_nothing_else(connect: Conne
         assert (await op("memory_deleet")).startswith(
             "error: bad_argument: there is no operation 'memory_deleet'. Did you mean memory_delete"
         )
-        assert (await op("state_op")).startswith("error: bad_argument: there is no operation")
+        assert (await op("state_op")).startswith(
+            "error: bad_argument: state_op cannot call itself."
+        )
         assert (await op("memory_delete", kye="k")).startswith(
             "error: bad_argument: memory_delete has no argument 'kye'. Did you mean key?"
         )

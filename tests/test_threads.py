@@ -513,7 +513,8 @@ async def test_a_thread_waits_for_those_it_depends_on_until_they_are_done(state:
     await state.threads.set("a", status="active", note="again")
     assert (await got(state, "c")).waits_for == 2
     assert (await state.threads.set("c", depends_on=["a"])).waits_for == 1
-    assert (await state.threads.set("c", depends_on=[])).waits_for == 0
+    assert (await state.threads.set("c", depends_on=[])).waits_for == 1
+    assert (await state.threads.set("c", clear=["depends_on"])).waits_for == 0
 
 
 async def test_an_unknown_dependency_is_refused(call: Call, state: State) -> None:

@@ -119,7 +119,8 @@ class Journal(Noun):
         Raises:
             NotFound: there is no such thread.
         """
-        if thread.strip() and tx.one(_THREAD, {"thread": fold(thread)}) is None:
+        thread = tidy_name(thread, "thread") if thread.strip() else ""
+        if thread and tx.one(_THREAD, {"thread": fold(thread)}) is None:
             raise no_thread(tx, thread, "Leave thread out to read all entries.")
         return tail(tx, limit, before, since, thread, kind, actor)
 

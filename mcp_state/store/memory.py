@@ -140,8 +140,7 @@ class Memory(Noun):
             raise BadArgument("text is empty", "Give the text to add.")
         old = row["value"] if row is not None and _exists(row, tx.now) else ""
         keep = row["expires_at"] if old and row is not None else None
-        text = tx.text(text, f"block {key!r}", tx.limits.block, SHORTEN)
-        value = old + text
+        value = old + tx.text(text, f"block {key!r}", tx.limits.block, SHORTEN)
         if len(value) > tx.limits.block:
             raise OverLimit.of(
                 f"block {key!r}",
@@ -149,6 +148,7 @@ class Memory(Noun):
                 tx.limits.block,
                 "Nothing was added. Condense it with memory_set, or append to another key.",
             )
+        tx.text(value, f"block {key!r}", tx.limits.block, SHORTEN)  # a secret in two halves
         block = _store(tx, key, row, value, keep, "append")
         if idempotency_key:
             tx.remember("memory_append", idempotency_key, digest, block.version)

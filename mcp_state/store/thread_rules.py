@@ -28,7 +28,7 @@ from mcp_state.store.thread_rows import (
     needs_of,
 )
 from mcp_state.store.transaction import Reading, Row, Writing
-from mcp_state.times import ago, duration, from_text, span, to_text
+from mcp_state.times import ago, duration, from_text, span, to_text, until
 
 _DEFAULT_RECHECK = timedelta(hours=24)
 _DEFAULT_PRIORITY = 5
@@ -134,7 +134,7 @@ def held_by(tx: Reading, shown: str, name: str, lease: Lease) -> Held:
         last = f"; last: {one_line(theirs[-1].summary)} {ago(theirs[-1].at, tx.at)}"
     holder = one_line(lease.holder.agent, 40)
     return Held(
-        f"thread {shown!r} is held by {holder} until {lease.until:%H:%M:%S} UTC "
+        f"thread {shown!r} is held by {holder} until {until(lease.until, tx.at)} "
         f"({left} more){last}",
         "Take another thread (thread_claim without a thread), or pass the lease_token if it is "
         "yours.",
@@ -290,8 +290,8 @@ def _check_needs_of_status(
 
 def wanted_needs(tx: Writing, shown: str, name: str, changes: Changes) -> set[str] | None:
     """The names of the threads it will depend on, or None for no change."""
-    if changes.get("depends_on") is None and "depends_on" not in changes.get("clear", ()):
-        return None
+    if not changes.get("depends_on") and "depends_on" not in changes.get("clear", ()):
+        return None  # an empty list is what models send for what they leave out
     wanted = changes.get("depends_on") or ()
     if len(wanted) > tx.limits.items:
         raise BadArgument(f"{len(wanted)} dependencies; a thread has at most {tx.limits.items}", "")
@@ -368,7 +368,7 @@ def same(row: Row, fields: dict[str, Any]) -> bool:
     return all(row[column] == fields[column] for column in COLUMNS)
 
 
-def summary(old: Row | None, new: Row, criteria: int) -> str:
+def summary(old: Row | None, new: Row, criteria: int, needs: bool) -> str:
     """The change in one line, for people who read it later."""
     moved = old is None or old["status"] != new["status"]
     if old is None:
@@ -377,6 +377,7 @@ def summary(old: Row | None, new: Row, criteria: int) -> str:
         words = [f"{old['status']} -> {new['status']}"]
     else:
         changed = [c for c in COLUMNS if old[c] != new[c] and c != "note"]
+        changed += ["depends_on"] if needs else []
         words = [f"changed {', '.join(changed)}"] if changed else ["changed"]
     if new["status"] == Status.BLOCKED:
         words.append(f"(waiting on {new['waiting_on']})")

@@ -204,7 +204,7 @@ class Threads(Noun):
             tx.run(_LEASE, {"name": name, "token": token, "holder": None, "until": None})
         stored = find_row(tx, name)
         after = row_of(tx, stored)
-        words = summary(row, stored, len(criteria))
+        words = summary(row, stored, len(criteria), needs is not None)
         tx.event("set" if row is not None else "create", words, after, version=after["version"])
         _index(tx, stored)
         return thread_of(tx, stored)

@@ -108,8 +108,15 @@ class Reading:
         self.project = 0
         if self.caller.anchor:
             found = self.scalar(_BY_ANCHOR, {"anchor": self.caller.anchor})
-            if found is not None:
+            if found is not None and not (self.caller.how == "git origin" and self._named()):
                 return found
+        return self._named()
+
+    def _named(self) -> int:
+        """The id of the project of this name. A known origin says more than a directory does.
+
+        Another repository may have taken its place, and nothing of one shows in the other.
+        """
         if not self.caller.project:
             return 0
         return self.scalar(_BY_NAME, {"name": fold(self.caller.project)}) or 0
@@ -221,7 +228,11 @@ class Writing(Reading):
     def _make_project(self) -> int:
         if not self.caller.project:
             raise ProjectUnknown.among(self.known_projects())
-        shown = self.name(self.caller.project, "project name")
+        try:
+            shown = self.name(self.caller.project, "project name")
+        except SecretRefused:
+            self.caller.project = ""  # or the last line of the answer would repeat it
+            raise
         project: int = self.scalar(_NEW_PROJECT, {"shown": shown})
         self.run(_NEW_NAME, {"name": fold(shown), "shown": shown, "project": project})
         return project

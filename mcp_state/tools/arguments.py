@@ -206,8 +206,9 @@ def bind(tool: str, parameters: Sequence[Parameter], arrived: Mapping[str, Any])
             values[parameter.name] = parameter.default
             continue
         value, count = cleaned(value)
-        replaced += count
-        values[parameter.name] = _read(tool, parameter.name, parameter.kind, value)
+        read, more = cleaned(_read(tool, parameter.name, parameter.kind, value))  # JSON in text
+        replaced += count + more
+        values[parameter.name] = read
     project = arrived.get(PROJECT)
     project, count = cleaned("" if project is None else project)
     return Bound(values, _read(tool, PROJECT, _KINDS[str], project), replaced + count)
