@@ -226,9 +226,3 @@ class SecretRefused(StateError):
             "Leave it out, or say where it is kept instead of what it is. "
             "(A person can start the server with --allow-secrets.)",
         )
-
-
-class Expired(StateError):
-    """Its lifetime is over."""
-
-    code = "expired"

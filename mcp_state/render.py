@@ -181,7 +181,7 @@ def memory_saved(block: MemoryBlock, now: datetime) -> str:
     return f"saved: {block_facts(block, now)}"
 
 
-def memory_deleted(block: MemoryBlock, now: datetime) -> str:
+def memory_deleted(block: MemoryBlock) -> str:
     """A block that is no longer there."""
     return (
         f"deleted: {name(block.key)}, which was at version {block.version}. "
@@ -377,7 +377,7 @@ def thread_released(thread: Thread, now: datetime, session: str) -> str:
     return f"{word}: {thread_lines(thread, now, session)[0]}"
 
 
-def checked(result: Checked, now: datetime) -> str:
+def checked(result: Checked) -> str:
     """A criterion, marked."""
     word = "passes" if result.criterion.passes else "does not pass"
     return (

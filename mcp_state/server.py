@@ -206,7 +206,7 @@ class _App:
     ) -> types.CallToolResult:
         lines = [outcome.text]
         if replaced:
-            count = f"{replaced} character{'s' if replaced > 1 else ''}"
+            count = render.plural(replaced, "character")
             lines.append(f"note: {count} that cannot be stored became U+FFFD")
         totals = await self._totals(caller)
         if not isinstance(outcome.result, Packet):  # a packet holds its scope, within its budget

@@ -960,3 +960,21 @@ async def test_a_pipe_in_the_place_of_the_side_file_hangs_nothing(tmp_path: Path
         assert (await nouns.journal.tail()).entries == []
         with pytest.raises(StoreReadonly, match=r"state\.db-queue is not a regular file"):
             await nouns.journal.append("x")
+
+
+async def test_a_store_that_stays_damaged_costs_no_descriptors(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as database:
+        nouns = Nouns(database, "acme", "codex")
+        await nouns.journal.append("before")
+        await nouns.journal.tail()
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("DROP TRIGGER events_are_final")
+        open_files: list[int] = []
+        for _ in range(12):
+            with pytest.raises(StoreDamaged):
+                await nouns.journal.append("refused")
+            with pytest.raises(StoreDamaged):
+                await nouns.journal.tail()
+            open_files.append(len(await asyncio.to_thread(os.listdir, "/proc/self/fd")))
+        assert open_files[-1] == open_files[1]

@@ -20,6 +20,7 @@ from mcp_state.errors import BadArgument, ProjectUnknown, StoreBusy, StoreReadon
 from mcp_state.models import Actor, Caller
 from mcp_state.settings import store_path
 from mcp_state.store.database import Database
+from mcp_state.store.queue import Queue
 from mcp_state.store.transaction import Writing
 
 SOON = 10.0
@@ -314,3 +315,17 @@ async def test_sqlite_itself_refuses_what_must_not_happen(
         with pytest.raises(sqlite3.IntegrityError, match=says):
             connection.execute(statement)
         assert list(connection.iterdump()) == before
+
+
+async def test_a_change_that_is_saved_is_never_reported_as_lost(
+    state: State, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(queue: Queue, number: int) -> None:
+        raise OSError("no space for the note")
+
+    await state.journal.append("one")
+    monkeypatch.setattr(Queue, "note_changes", broken)
+
+    assert (await state.journal.append("two")).seq == 2
+    assert journal_texts(state.database.path) == ["one", "two"]
+    assert "the number of changes could not be noted" in caplog.text

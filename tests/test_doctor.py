@@ -327,6 +327,16 @@ async def test_a_wal_that_is_gone_is_found(tmp_path: Path) -> None:
     assert await diagnosis(path) == [missing(path)]
 
 
+@pytest.mark.parametrize("size", [1, 31, 37, 4001])
+async def test_a_short_wal_of_garbage_is_found(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "state.db"
+    await make_store(path)
+    (tmp_path / "state.db-wal").write_bytes(b"x" * size)
+    found = await diagnosis(path)
+    assert found[0].severity == "damage"
+    assert f"{path}-wal" in found[0].what
+
+
 async def test_a_wal_of_garbage_is_found_and_what_is_left_is_looked_at(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     (await killed(path)).write_bytes(b"garbage." * 1000)

@@ -111,7 +111,7 @@ def delete(options: Options, key: str, expected_version: int | None) -> None:
     answer(
         options,
         lambda state: state.memory.delete(key, expected_version=expected_version),
-        lambda block, seen: render.memory_deleted(block, seen.now),
+        lambda block, seen: render.memory_deleted(block),
         writes=True,
     )
 

@@ -169,7 +169,7 @@ def check(
         lambda state: state.threads.check(
             name, criterion, passes, evidence=evidence, lease_token=lease_token
         ),
-        lambda checked, seen: render.checked(checked, seen.now),
+        lambda checked, seen: render.checked(checked),
         writes=True,
     )
 

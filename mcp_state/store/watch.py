@@ -32,7 +32,8 @@ class Watch:
 
     def begin(self) -> None:
         """Look at files that were just opened and found whole."""
-        self._files.append(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))
+        if not self._files or not os.path.samestat(os.fstat(self._files[-1]), os.stat(self._path)):
+            self._files.append(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))
         self._size = self._wal_size = 0
         self._close_wal()
         self.check()

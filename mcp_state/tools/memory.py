@@ -99,7 +99,7 @@ TOOLS = (
     Spec(
         memory_delete,
         title="Delete a memory block",
-        show=lambda block, view: render.memory_deleted(block, view.now),
+        show=lambda block, view: render.memory_deleted(block),
         writes=True,
         idempotent=True,
         search_hint="forget, remove a note",

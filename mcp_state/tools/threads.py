@@ -183,7 +183,7 @@ TOOLS = (
     Spec(
         thread_check,
         title="Mark an acceptance criterion",
-        show=lambda result, view: render.checked(result, view.now),
+        show=lambda result, view: render.checked(result),
         writes=True,
         idempotent=True,
         search_hint="acceptance criteria, definition of done",
