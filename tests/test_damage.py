@@ -978,3 +978,24 @@ async def test_a_store_that_stays_damaged_costs_no_descriptors(tmp_path: Path) -
                 await nouns.journal.tail()
             open_files.append(len(await asyncio.to_thread(os.listdir, "/proc/self/fd")))
         assert open_files[-1] == open_files[1]
+
+
+async def test_a_store_that_somebody_vacuums_is_not_taken_for_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as database:
+        nouns = Nouns(database, "acme", "codex")
+        for number in range(40):
+            await nouns.memory.set(f"block-{number}", "x" * 4000)
+        await nouns.journal.tail()
+        with closing(sqlite3.connect(path, isolation_level=None)) as person:
+            person.execute("CREATE TABLE filler AS SELECT zeroblob(2000000)")
+            person.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        long = (await asyncio.to_thread(os.stat, path)).st_size
+        await nouns.journal.append("the long file was seen")
+        with closing(sqlite3.connect(path, isolation_level=None)) as person:
+            person.execute("DROP TABLE filler")
+            person.execute("VACUUM")
+            person.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        assert (await asyncio.to_thread(os.stat, path)).st_size < long
+        assert (await nouns.journal.append("the short one too")).seq == 42
+        assert len((await nouns.journal.tail()).entries) == 2

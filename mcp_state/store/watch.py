@@ -7,6 +7,7 @@ what it has over what is left. A few bytes tell in time.
 from __future__ import annotations
 
 import os
+import sys
 
 from mcp_state.errors import StoreDamaged
 from mcp_state.store import wal
@@ -14,6 +15,14 @@ from mcp_state.store import wal
 MAGIC = b"SQLite format 3\0"
 _HEADER = 100
 _APPLICATION_ID = slice(68, 72)
+
+
+def _length_in(head: bytes) -> int:
+    """How long the header says that the file is; for ever, if there is none."""
+    if len(head) < _HEADER:
+        return sys.maxsize
+    page = int.from_bytes(head[16:18], "big")
+    return int.from_bytes(head[28:32], "big") * (65536 if page == 1 else page)
 
 
 class Watch:
@@ -39,7 +48,7 @@ class Watch:
         self.check()
 
     def check(self) -> bool:
-        """Whether all is as it was; False if the -wal was renewed and one should look again.
+        """Whether all is as it was; False if a file became shorter, so that one should look again.
 
         Raises:
             StoreDamaged: a file was cut or overwritten since the last look.
@@ -48,13 +57,13 @@ class Watch:
             return True
         size = os.fstat(self._files[-1]).st_size
         head = os.pread(self._files[-1], _HEADER, 0)
-        if size < self._size or not size:
-            cut = f"it was cut from {self._size:,} to {size:,} bytes while it was open"
+        shrunk, before, self._size = size < self._size, self._size, size
+        if shrunk and size < _length_in(head):  # more than VACUUM would cut off
+            cut = f"it was cut from {before:,} to {size:,} bytes while it was open"
             raise StoreDamaged.at(self._path, cut)
         if not head.startswith(MAGIC) or head[_APPLICATION_ID] != b"MCPS":
             raise StoreDamaged.at(self._path, "it was overwritten while it was open")
-        self._size = size
-        return self._check_wal()
+        return self._check_wal() and not shrunk
 
     def close(self) -> None:
         """Close what was opened."""
