@@ -190,10 +190,11 @@ class _App:
         if bound.project:
             caller = dataclasses.replace(state.caller, project=bound.project, anchor="")
             caller.how = "argument"
-            outcome = await self._run(spec, bound, State(self.database, caller))
-            state.caller.project, state.caller.how = caller.project, caller.how
-            state.caller.totals = caller.totals
-            return outcome
+            try:
+                return await self._run(spec, bound, State(self.database, caller))
+            finally:  # the last line of the answer is about the project that was named
+                state.caller.project, state.caller.how = caller.project, caller.how
+                state.caller.anchor, state.caller.totals = "", caller.totals
         return await self._run(spec, bound, state)
 
     def _unlisted(self) -> tuple[Spec, ...]:
@@ -204,13 +205,13 @@ class _App:
     async def _answered(
         self, outcome: Outcome, caller: Caller, replaced: int
     ) -> types.CallToolResult:
-        lines = [outcome.text]
-        if replaced:
-            count = render.plural(replaced, "character")
-            lines.append(f"note: {count} that cannot be stored became U+FFFD")
         totals = await self._totals(caller)
-        if not isinstance(outcome.result, Packet):  # a packet holds its scope, within its budget
-            lines.append(render.scope(totals))
+        text, last = outcome.text, render.scope(totals)
+        if isinstance(outcome.result, Packet):  # it holds its scope, within its budget
+            text, _, last = text.rpartition("\n")
+        count = render.plural(replaced, "character")
+        note = [f"note: {count} that cannot be stored became U+FFFD"] if replaced else []
+        lines = [text, *note, last]
         structured = None
         if self.settings.structured:
             structured = {"scope": plain(totals), "text": "\n".join(lines)}

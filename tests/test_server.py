@@ -153,6 +153,14 @@ async def test_what_cannot_be_stored_is_replaced_and_counted(call: Call) -> None
     assert (await call("memory_get", key="k")).startswith("a\ufffdb\ufffdc\ufffd\nk ")
 
 
+async def test_the_scope_comes_last_also_behind_a_note(call: Call) -> None:
+    for tool in ("orient", "memory_get"):
+        text = await call(tool, project="a\x00b" if tool == "orient" else "ab\ud800")
+        note, scope = text.splitlines()[-2:]
+        assert "cannot be stored became U+FFFD" in note
+        assert scope.endswith("(from argument) · nothing stored yet]")
+
+
 async def test_a_lone_surrogate_in_an_error_is_answered(call: Call) -> None:
     assert "'\ufffd'" in await call("thread_get", error=True, thread="\ud800")
     assert "has no argument '\ufffd" in await call("memory_get", error=True, **{"\ud800": "x"})
@@ -532,3 +540,5 @@ async def test_state_op_calls_what_is_not_listed_and_nothing_else(connect: Conne
         )
         other = await op("memory_get", project="other")
         assert scope_of(other) == "[other (from argument) · nothing stored yet]"
+        refused = await op("thread_get", thread="nope", project="other")
+        assert scope_of(refused) == "[other (from argument) · nothing stored yet]"
