@@ -86,8 +86,13 @@ class Reading:
         """The project's counts now."""
         row = self.one(_PROJECT) if self.project else None
         if row is None:
-            return Totals(self.caller.project, self.caller.how)
+            return Totals(self.caller.project, self.caller.how, remark=self._known())
         return totals_of(row, self.caller.how, self._remark(row["shown"]))
+
+    def _known(self) -> str:
+        """Said when a call names a project that does not exist: it may be a slip."""
+        known = self.known_projects() if self.caller.how == "argument" else []
+        return f"there is no such project yet; known are {', '.join(known[:5])}" if known else ""
 
     def _remark(self, shown: str) -> str:
         """Said when the directory would be called something else today."""
