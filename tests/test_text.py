@@ -242,9 +242,9 @@ ADVERSARIAL = {
 
 
 @pytest.mark.parametrize("text", ADVERSARIAL.values(), ids=list(ADVERSARIAL))
-def test_adversarial_text_is_scanned_in_time_that_grows_with_its_length(text: str) -> None:
-    """Four times the text may cost eight times as much; what backtracks costs sixteen times."""
-    assert seconds_to_scan(text[:100_000]) < max(8 * seconds_to_scan(text[:25_000]), 0.05)
+def test_100_kb_of_adversarial_text_are_scanned_in_less_than_a_second(text: str) -> None:
+    """It takes some milliseconds; a pattern that goes back over what it read takes many seconds."""
+    assert seconds_to_scan(text[:100_000]) < 1
 
 
 def seconds_to_scan(text: str) -> float:
