@@ -1,4 +1,4 @@
-.PHONY: demo test soak setup format
+.PHONY: demo test soak coverage setup format
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -15,6 +15,9 @@ test: $(SETUP)
 
 soak: $(SETUP)
 	MCP_STATE_SOAK=1 $(BIN)/pytest -q tests -k soak
+
+coverage: $(SETUP)
+	$(BIN)/pytest -q -n auto --cov --cov-report=term-missing:skip-covered
 
 format: $(SETUP)
 	$(BIN)/ruff format .

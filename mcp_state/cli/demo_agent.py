@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -152,9 +153,8 @@ async def ben(agent: Agent) -> None:
         await agent.do_file(number, name, conventions, token)
 
     command = work.find(r"^check: python (\S+)$")
-    done = subprocess.run(  # noqa: ASYNC221
-        [*PYTHON, command], cwd=agent.project, capture_output=True, text=True, check=True
-    )
+    check = partial(subprocess.run, cwd=agent.project, capture_output=True, text=True, check=True)
+    done = await asyncio.to_thread(check, [*PYTHON, command])
     await agent.call(
         "thread_set",
         thread=first,

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from mcp_state.errors import OverLimit, ProjectUnknown, SecretRefused
@@ -15,6 +16,7 @@ from mcp_state.times import Clock, from_text, to_text
 
 Row = sqlite3.Row
 Params = Mapping[str, Any]
+NONE: Params = MappingProxyType({})
 
 _BY_ANCHOR = "SELECT project FROM directories WHERE anchor = :anchor"
 _BY_NAME = "SELECT project FROM project_names WHERE name = :name"
@@ -65,15 +67,15 @@ class Reading:
         self.now = to_text(self.at)
         self.project = self._find_project()
 
-    def all(self, sql: str, params: Params = {}) -> list[Row]:  # noqa: B006
+    def all(self, sql: str, params: Params = NONE) -> list[Row]:
         """All rows; `:project` and `:now` are always bound."""
         return self._connection.execute(sql, self._bound(params)).fetchall()
 
-    def one(self, sql: str, params: Params = {}) -> Row | None:  # noqa: B006
+    def one(self, sql: str, params: Params = NONE) -> Row | None:
         """The first row, or None."""
         return self._connection.execute(sql, self._bound(params)).fetchone()
 
-    def scalar(self, sql: str, params: Params = {}) -> Any:  # noqa: B006
+    def scalar(self, sql: str, params: Params = NONE) -> Any:
         """The first value of the first row, or None."""
         row = self.one(sql, params)
         return None if row is None else row[0]
@@ -155,7 +157,7 @@ class Writing(Reading):
         self.actor = self._find_actor()
         self.seq = self.scalar(_NEXT_EVENT)
 
-    def run(self, sql: str, params: Params = {}) -> sqlite3.Cursor:  # noqa: B006
+    def run(self, sql: str, params: Params = NONE) -> sqlite3.Cursor:
         """Run one statement; `:project`, `:now`, `:actor` and `:seq` are bound."""
         return self._connection.execute(sql, self._bound(params))
 
