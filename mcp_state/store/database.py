@@ -155,7 +155,6 @@ class Database:
             try:
                 connection = self._open_writer()
                 connection.execute("BEGIN IMMEDIATE")
-                self._check_schema(self._writer, connection)
             except sqlite3.OperationalError as problem:
                 if primary_code(problem) == sqlite3.SQLITE_BUSY:
                     raise _Busy from problem
@@ -163,6 +162,7 @@ class Database:
             self._writer.wal = opening.identity(self.path + "-wal")
             tx: Writing | None = None
             try:
+                _check_schema(self._writer, connection)
                 tx = Writing(connection, caller, self.clock, self.limits, self._allow_secrets)
                 result = body(tx)
                 if not tx.changed:  # no event, so nothing that is worth a project or a sync
@@ -221,8 +221,8 @@ class Database:
         with self._translated(self._reader):
             connection = self._open_reader()
             connection.execute("BEGIN")
-            self._check_schema(self._reader, connection)
             try:
+                _check_schema(self._reader, connection)
                 tx = Reading(connection, caller, self.clock, self.limits)
                 caller.totals = tx.totals()
                 return body(tx)
@@ -230,19 +230,12 @@ class Database:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
 
-    def _check_schema(self, worker: Worker, connection: sqlite3.Connection) -> None:
-        """A newer version may have migrated the store meanwhile, and closed it to this one."""
-        if schema_of(connection) != worker.schema:
-            connection.execute("ROLLBACK")
-            worker.forget()
-            raise _SchemaChanged
-
     @contextmanager
     def _translated(self, worker: Worker) -> Generator[None]:
         """The one place where the driver's errors become ours."""
         try:
             yield
-        except StoreDamaged:
+        except (StoreDamaged, _SchemaChanged):
             worker.forget()
             raise
         except sqlite3.Error as problem:
@@ -338,3 +331,9 @@ class Database:
                 "`mcp-state restore BACKUP` puts a copy in its place. To begin anew instead, "
                 f"remove {self._queue.path} too.",
             )
+
+
+def _check_schema(worker: Worker, connection: sqlite3.Connection) -> None:
+    """A newer version may have migrated the store meanwhile, and closed it to this one."""
+    if schema_of(connection) != worker.schema:
+        raise _SchemaChanged
