@@ -9,22 +9,29 @@ from contextlib import asynccontextmanager
 from mcp_state.models import Actor, Caller, Limits, Packet, Totals
 from mcp_state.orient import Orient
 from mcp_state.settings import store_path
+from mcp_state.store.blobs import Blobs
 from mcp_state.store.database import Database
 from mcp_state.store.events import Events
+from mcp_state.store.handoffs import Handoffs
 from mcp_state.store.journal import Journal
 from mcp_state.store.memory import Memory
 from mcp_state.store.projects import Projects
+from mcp_state.store.runs import Runs
 from mcp_state.store.search import Search
+from mcp_state.store.steps import Steps
 from mcp_state.store.text import clean
 from mcp_state.store.threads import Threads
+from mcp_state.store.traces import Traces
+from mcp_state.store.transcripts import Transcripts
 from mcp_state.times import Clock
 
 
 class State:
     """The state of one project, for one caller.
 
-    `memory`, `threads`, `journal`, `events` (history), `search` and `projects` hold the methods;
-    each raises the classes of `mcp_state.errors` and returns the models of `mcp_state.models`.
+    `memory`, `threads`, `journal`, `runs`, `steps`, `blobs`, `events` (history), `search` and
+    `projects` hold the methods; each raises the classes of `mcp_state.errors` and returns the
+    models of `mcp_state.models`.
     """
 
     def __init__(self, database: Database, caller: Caller) -> None:
@@ -36,6 +43,12 @@ class State:
         self.events = Events(database, caller)
         self.search = Search(database, caller)
         self.projects = Projects(database, caller)
+        self.runs = Runs(database, caller)
+        self.steps = Steps(database, caller)
+        self.blobs = Blobs(database, caller)
+        self.handoffs = Handoffs(database, caller)
+        self.traces = Traces(database, caller)
+        self.transcripts = Transcripts(database, caller)
 
     @property
     def totals(self) -> Totals:
@@ -61,6 +74,7 @@ async def open_store(
     project: str,
     agent: str = "python",
     session: str = "",
+    worktree: str = "",
     clock: Clock | None = None,
     limits: Limits | None = None,
     read_only: bool = False,
@@ -72,7 +86,8 @@ async def open_store(
         path: absolute; empty for the user's own store. The first write makes the file.
         project: the project's name; a new name begins a new project with the first write.
         agent: the name that changes are recorded under.
-        session: tells one run of the agent from another; by default a new one.
+        session: tells one session of the agent from another; by default a new one.
+        worktree: the root of the worktree, for checkpoints to keep what git says of it.
         clock: where time comes from, for tests.
         limits: sizes that are refused.
         read_only: refuse to write, and to make or migrate the file.
@@ -91,6 +106,8 @@ async def open_store(
     )
     actor = Actor(clean(agent)[0], "python", clean(session)[0] or clock.new_id("s-"))
     try:
-        yield State(database, Caller(clean(project)[0], "argument", actor))
+        yield State(
+            database, Caller(clean(project)[0], "argument", actor, worktree=clean(worktree)[0])
+        )
     finally:
         await database.aclose()

@@ -127,6 +127,26 @@ class Conflict(StateError):
     recorded = True
 
 
+class NoProgress(StateError):
+    """The same input had the same outcome too often: something else has to be tried."""
+
+    code = "no_progress"
+    recorded = True
+
+
+class BudgetSpent(StateError):
+    """The run has used what it was given."""
+
+    code = "budget_spent"
+    recorded = True
+
+
+class Expired(StateError):
+    """It was kept for a time, which is over."""
+
+    code = "expired"
+
+
 class StoreBusy(StateError):
     """Other writers kept the store for longer than a call may wait."""
 

@@ -11,6 +11,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal
 
+from mcp_state.git import GitState
+
 
 class Status(StrEnum):
     """Where a thread stands."""
@@ -30,12 +32,22 @@ MOVES: Mapping[Status, tuple[Status, ...]] = {
 }
 
 
+class RunStatus(StrEnum):
+    """Where a run stands; all but `open` are ends."""
+
+    OPEN = "open"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Sizes that the store refuses to go over, in characters."""
+    """Sizes that the store refuses to go over, in characters; `blob` in bytes."""
 
     block: int = 4096
     entry: int = 8192
+    blob: int = 10 << 20
     text: int = 2000
     title: int = 300
     criteria: int = 200
@@ -53,7 +65,10 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """A project's counts, as the transaction that answered the call saw them."""
+    """A project's counts, as the transaction that answered the call saw them.
+
+    `stopped` counts the steps that were refused because they got nowhere.
+    """
 
     project: str
     how: str
@@ -62,6 +77,8 @@ class Totals:
     threads: Mapping[str, int] = field(default_factory=dict[str, int])
     journal: int = 0
     memory: int = 0
+    runs: Mapping[str, int] = field(default_factory=dict[str, int])
+    stopped: int = 0
     remark: str = ""
 
     @property
@@ -118,7 +135,10 @@ class EventPage:
 
 @dataclass(frozen=True, slots=True)
 class MemoryBlock:
-    """A named text in working memory. `locked` is the reason a person gave, or empty."""
+    """A named text in working memory, of the project or of one run.
+
+    `locked` is the reason a person gave, or empty.
+    """
 
     key: str
     value: str
@@ -130,6 +150,7 @@ class MemoryBlock:
     locked: str = ""
     current: bool = True
     repeated: bool = False
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +162,7 @@ class MissingBlock:
     expired_at: datetime | None
     keys: Sequence[str]
     count: int
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +171,7 @@ class MemoryPage:
 
     blocks: Sequence[MemoryBlock]
     count: int
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +185,7 @@ class JournalEntry:
     kind: str
     thread: str
     text: str
+    run: str = ""
     repeated: bool = False
 
 
@@ -282,8 +306,279 @@ class NothingToClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """How far a run got at event `seq`: an immutable snapshot."""
+
+    number: int
+    seq: int
+    at: datetime
+    actor: Actor
+    worktree: str
+    state: str
+    next_action: str
+    done: int | None
+    total: int | None
+    git: GitState
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One long task. A budget of None is no budget; `stopped` names the one that was found spent.
+
+    `minutes` counts from the beginning to now, or to the end. `tokens_in` and `tokens_out` are as
+    reported. `existing`: it was there already. `repeated`: what was asked for was done before.
+    """
+
+    name: str
+    goal: str
+    status: RunStatus
+    version: int
+    created_at: datetime
+    touched_at: datetime
+    touched_by: Actor
+    expected_outcome: str = ""
+    thread: str = ""
+    max_attempts: int | None = None
+    max_minutes: int | None = None
+    max_tokens: int | None = None
+    attempts: int = 0
+    minutes: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    steps: int = 0
+    steps_done: int = 0
+    checkpoints: int = 0
+    checkpoint_at: datetime | None = None
+    done: int | None = None
+    total: int | None = None
+    next_action: str = ""
+    stopped: str = ""
+    finished_at: datetime | None = None
+    result: str = ""
+    evidence: str = ""
+    reflection: str = ""
+    existing: bool = False
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One `go` of a step; without an end it was left open."""
+
+    number: int
+    begun_at: datetime
+    begun_by: Actor
+    input: str
+    ended_at: datetime | None = None
+    ok: bool | None = None
+    result: str = ""
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One unit of a run: open (an attempt has no end), failed (the last one did), or done.
+
+    `streak` is how often in a row the same input had the same outcome; `stopped`: refused for it.
+    """
+
+    name: str
+    run: str
+    status: Literal["open", "failed", "done"]
+    changed_at: datetime
+    changed_by: Actor
+    input: str
+    result: str
+    attempts: int
+    tokens_in: int
+    tokens_out: int
+    streak: int = 0
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StepBegun:
+    """May it be done? `go` with the attempt's number, or not: it is done, with this result.
+
+    `left_open` are earlier attempts that nobody ended, the last of them first.
+    """
+
+    run: str
+    step: Step
+    go: bool
+    attempt: int = 0
+    left_open: Sequence[Attempt] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnded:
+    """What was recorded; `repeated`: the same outcome was recorded before, and stays one."""
+
+    run: Run
+    step: Step
+    attempt: Attempt
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointMade:
+    """A checkpoint and its run."""
+
+    run: Run
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """What happened since a checkpoint: events of its run, and others, each with who wrote them.
+
+    `own` counts at most 1,000; `others` counts then only those of the newest 200 events. Of the
+    writers, the last five are named with their last event, who wrote last before the others.
+    """
+
+    own: int
+    own_by: Sequence[tuple[Actor, datetime]]
+    others: int
+    others_by: Sequence[tuple[Actor, datetime]]
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Where a run stands: a checkpoint, the memory of its moment, its steps, and what differs now.
+
+    `run` is None where there is no unfinished run. `checkpoint` is None before the first one.
+    `memory_since` are blocks that were written after it, with their versions now (0: gone).
+    `troubled` are steps that are open or failed, the last changed first; `finished` the last done.
+    `open` and `failed` count at most 1,000 steps each. `by_number`: the checkpoint was asked for.
+    """
+
+    run: Run | None
+    checkpoint: Checkpoint | None = None
+    memory: Sequence[MemoryBlock] = ()
+    troubled: Sequence[Step] = ()
+    open: int = 0
+    failed: int = 0
+    finished: Sequence[Step] = ()
+    left_open: Sequence[tuple[str, Attempt]] = ()
+    differences: Sequence[str] = ()
+    since: Since | None = None
+    memory_since: Sequence[tuple[str, int]] = ()
+    others: int = 0
+    by_number: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """An unfinished run, for one who wakes up.
+
+    `moved`: HEAD is another than at its last checkpoint. `left_open` are steps with an attempt
+    that nobody ended; `failing` are those that had the same outcome three times or more.
+    """
+
+    run: Run
+    moved: bool
+    left_open: Sequence[tuple[str, Attempt]]
+    failing: Sequence[Step]
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """Runs, the last touched first, and how many there are."""
+
+    runs: Sequence[Run]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunDetail:
+    """All that a run did: checkpoints, steps, attempts (newest last), events and its memory.
+
+    The numbers of what there is in all stand in `run`; `events` is the newest page.
+    """
+
+    run: Run
+    checkpoints: Sequence[Checkpoint]
+    steps: Sequence[Step]
+    memory: Sequence[MemoryBlock]
+    events: Sequence[Event]
+    earlier: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """How many messages a run has now, and how many bytes were added."""
+
+    run: str
+    messages: int
+    added: int
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A large text kept aside; `expires_at` None: kept for good."""
+
+    key: str
+    sha256: str
+    bytes: int
+    characters: int
+    summary: str
+    version: int
+    created_at: datetime
+    changed_at: datetime
+    changed_by: Actor
+    expires_at: datetime | None = None
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BlobPage:
+    """Characters `offset` to `offset + len(text)` of a blob; `more` come after them."""
+
+    blob: Blob
+    offset: int
+    text: str
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """What was offered to another agent, and who took it."""
+
+    key: str
+    created_at: datetime
+    created_by: Actor
+    recipient: str
+    note: str
+    event: int
+    exported_at: datetime | None = None
+    accepted_at: datetime | None = None
+    accepted_by: Actor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HandoffMade:
+    """What was offered: how much of it there is, and the checks to run first."""
+
+    handoff: Handoff
+    threads: int
+    runs: int
+    blocks: int
+    checks: Sequence[Thread]
+
+
+@dataclass(frozen=True, slots=True)
+class HandoffTaken:
+    """What was taken over: the checks to run first, and the leases that came with it."""
+
+    handoff: Handoff
+    checks: Sequence[Thread]
+    leases: Sequence[Thread]
+
+
+@dataclass(frozen=True, slots=True)
 class SearchHit:
-    """One match: `subject` leads to it, `snippet` shows it."""
+    """One match: `kind` and `name` lead to it, for a block of a run `run` too."""
 
     kind: str
     name: str
@@ -291,6 +586,7 @@ class SearchHit:
     at: datetime
     actor: Actor
     snippet: str
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +634,45 @@ class Packet:
     due_count: Mapping[Status, int]
     memory: Sequence[MemoryBlock]
     journal: Sequence[JournalEntry]
+    runs: Sequence[OpenRun] = ()
+    failed_runs: Sequence[Run] = ()
+    stopped_steps: Sequence[Step] = ()
+    dead_ends: Sequence[JournalEntry] = ()
+    handoffs: Sequence[Handoff] = ()
 
     def __str__(self) -> str:
         return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A file that holds a whole project; `path` is empty if it went to a stream.
+
+    `handoff` is the key of the offer that it was made for, or empty.
+    """
+
+    path: str
+    project: str
+    events: int
+    lines: int
+    bytes: int
+    sha256: str
+    handoff: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What came out of a file: `events` are new here, `skipped` were here already.
+
+    `kept_apart` says under which name a thing is found here, since its own leads to another one:
+    `{"thread:base": "base (from acme)"}`. `handoff` is the key to accept, or empty. `event` is the
+    number of the event that records the import; 0 if there was nothing to do.
+    """
+
+    project: str
+    source: str
+    events: int
+    skipped: int
+    kept_apart: Mapping[str, str]
+    handoff: str = ""
+    event: int = 0

@@ -12,22 +12,29 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
-from mcp_state import render
+from mcp_state import render, render_runs
 from mcp_state.errors import BadArgument
+from mcp_state.git import head_of
 from mcp_state.models import (
     Caller,
     Event,
+    Handoff,
     JournalEntry,
     MemoryBlock,
+    OpenRun,
     Packet,
+    Run,
+    RunStatus,
     Status,
     Thread,
     Totals,
 )
-from mcp_state.store import journal, memory, thread_rows
+from mcp_state.store import journal, memory, run_rows, thread_rows
 from mcp_state.store.events import last_events
+from mcp_state.store.handoffs import last_handoffs
 from mcp_state.store.noun import Noun, reads
-from mcp_state.store.text import clean
+from mcp_state.store.steps import WARN_AT
+from mcp_state.store.text import clean, fold
 from mcp_state.store.transaction import Reading
 from mcp_state.times import ago, from_text, to_text
 
@@ -36,6 +43,9 @@ LEAST_TOKENS = 150
 MOST_TOKENS = 50_000
 _RECENT = timedelta(hours=24)
 _ALWAYS = 3
+_DEAD_ENDS = 5
+_HANDOFFS = 5
+_OLD_OFFER = timedelta(days=30)
 _MINE = """
     SELECT max(seq) FROM last_events WHERE project = :project AND session = :session
 """
@@ -50,6 +60,7 @@ WRITE_BACK = (
     "WRITE BACK journal_append before you stop or compact · thread_set when a status changes · "
     "memory_set for what the next session must know"
 )
+_OF_RUNS = " · run_checkpoint after each step of a run"
 _GUIDE = (
     "    Statuses: active (work on it now), watching (look again later), blocked (waiting_on), "
     "done (evidence), dropped (note).",
@@ -123,7 +134,30 @@ def _gather(tx: Reading, totals: Totals, since: int | None) -> Packet:
         due_count=thread_rows.count_due(tx),
         memory=memory.recent_blocks(tx, 25),
         journal=journal.tail(tx, 10).entries,
+        runs=[_open_run(tx, run) for run in run_rows.runs_of_status(tx, [RunStatus.OPEN], 5)],
+        failed_runs=run_rows.runs_of_status(tx, [RunStatus.FAILED], _DEAD_ENDS),
+        stopped_steps=run_rows.stopped_steps(tx, _DEAD_ENDS),
+        dead_ends=journal.tail(tx, _DEAD_ENDS, kind="dead_end").entries,
+        handoffs=[h for h in last_handoffs(tx, _HANDOFFS) if _is_news(h, tx.at)],
     )
+
+
+def _is_news(handoff: Handoff, now: datetime) -> bool:
+    """An offer that is open, or was taken a short while ago."""
+    taken = handoff.accepted_at
+    return now - handoff.created_at < _OLD_OFFER if taken is None else now - taken < _RECENT
+
+
+def _open_run(tx: Reading, run: Run) -> OpenRun:
+    """A run with what the next session has to know of it."""
+    name = fold(run.name)
+    moved = False
+    last = run_rows.checkpoint_row(tx, name, run.checkpoints)
+    if last is not None and tx.caller.worktree:
+        then, now = run_rows.checkpoint_of(last).git.head, head_of(tx.caller.worktree).head
+        moved = bool(then and now and then != now)
+    failing = [s for s in run_rows.last_steps(tx, name, "failed", 5) if s.streak >= WARN_AT]
+    return OpenRun(run, moved, run_rows.left_open(tx, name, 2), failing)
 
 
 @dataclass(slots=True)
@@ -174,11 +208,12 @@ def _text(packet: Packet, totals: Totals, caller: Caller, now: datetime, room: i
         return "\n".join([head, *begin, last])
     sections = [s for s in _sections(packet, totals, caller, now, room) if s.total]
     guide = _GUIDE if room >= 6000 else ()
-    left = room - _size([head, WRITE_BACK, *guide, last])
+    write_back = WRITE_BACK + (_OF_RUNS if packet.runs and room >= 2000 else "")
+    left = room - _size([head, write_back, *guide, last])
     cut = _fit_headings(sections, left)
     _fill(sections, left - _size(cut) - sum(_size(section.lines()) for section in sections))
     body = [line for section in sections for line in section.lines()]
-    return "\n".join([head, *body, *cut, WRITE_BACK, *guide, last])
+    return "\n".join([head, *body, *cut, write_back, *guide, last])
 
 
 def _size(lines: Sequence[str]) -> int:
@@ -251,6 +286,7 @@ def _sections(
     hidden = packet.news - len(packet.changes)
     due = packet.due_count
     many_due = any(count > thread_rows.MOST_COUNTED for count in due.values())
+    dead_ends = _dead_ends(packet, now)
     later = {status: totals.threads.get(status, 0) - count for status, count in due.items()}
     return [
         _Section(
@@ -259,6 +295,14 @@ def _sections(
             len(changes) + max(0, hidden),
             f"history(since={packet.since})" if packet.news else "history()",
             first=4,
+            step=4,
+        ),
+        _Section(
+            "HANDOFF",
+            [[render_runs.handoff_line(h, now)] for h in packet.handoffs],
+            len(packet.handoffs),
+            'history(subject="handoff:KEY")',
+            first=2,
             step=4,
         ),
         _Section(
@@ -297,6 +341,22 @@ def _sections(
             total_is=_at_most(due[Status.WATCHING]),
         ),
         _Section(
+            "RUN",
+            [render_runs.run_in_orient(one, now) for one in packet.runs],
+            totals.runs.get(RunStatus.OPEN, 0),
+            'run_list(status="open")',
+            first=2,
+            step=3,
+        ),
+        _Section(
+            "DEAD ENDS",
+            dead_ends,
+            max(len(dead_ends), totals.stopped + totals.runs.get(RunStatus.FAILED, 0)),
+            'journal_tail(kind="dead_end"), run_list(status="failed")',
+            first=4,
+            step=3,
+        ),
+        _Section(
             "MEMORY",
             [_block(b, now, roomy, room) for b in packet.memory],
             max(totals.memory, len(packet.memory)),
@@ -313,6 +373,15 @@ def _sections(
             step=5,
             reverse=True,
         ),
+    ]
+
+
+def _dead_ends(packet: Packet, now: datetime) -> list[list[str]]:
+    """What failed for good, the newest of each kind first: not to be tried again as it was."""
+    return [
+        *([render_runs.stopped_step(step, now)] for step in packet.stopped_steps),
+        *([render_runs.failed_run(run, now)] for run in packet.failed_runs),
+        *([f"{render.entry_head(e, now)}: {render.one_line(e.text)}"] for e in packet.dead_ends),
     ]
 
 

@@ -28,11 +28,12 @@ from mcp_state.models import (
     ThreadPage,
     Totals,
 )
-from mcp_state.store.text import one_line, quoted
+from mcp_state.store.text import fold, one_line, quoted
 from mcp_state.times import ago, span, until
 
 LONGEST = 10_000
-_ROOM = LONGEST - 600  # for the first and last lines
+ROOM = LONGEST - 600
+"""For an answer, without its first and last lines."""
 _NAMES = 1000  # for the names of blocks that are not shown
 _SHORTER = 200  # of each text of a thread that is too long for one answer
 ALL = 1 << 40
@@ -87,7 +88,7 @@ def unknown_project(known: Sequence[str], argument: str = 'project="NAME"') -> s
     )
 
 
-def fitted(lines: Iterable[str], room: int = _ROOM) -> tuple[list[str], int]:
+def fitted(lines: Iterable[str], room: int = ROOM) -> tuple[list[str], int]:
     """The first lines that fit, and how many were left out."""
     kept: list[str] = []
     left = 0
@@ -115,8 +116,9 @@ def memory_block(block: MemoryBlock, now: datetime) -> str:
 
 def block_facts(block: MemoryBlock, now: datetime) -> str:
     """What is known about a block besides its text."""
+    of = f" of run {name(block.run, 60)}" if block.run else ""
     words = [
-        f"{name(block.key)} · version {block.version}"
+        f"{name(block.key)}{of} · version {block.version}"
         + ("" if block.current else " (not the current one)"),
         f"{len(block.value)}/{block.limit} chars",
         by(block.changed_by, block.changed_at, now),
@@ -131,6 +133,7 @@ def block_facts(block: MemoryBlock, now: datetime) -> str:
 def memory_missing(block: MissingBlock, now: datetime) -> str:
     """No such block: why, and which there are."""
     key = name(block.key)
+    run = f", run_id={quoted(block.run)}" if block.run else ""
     last = block.version if block.expired_at else block.version - 1
     if block.expired_at is not None:
         why = f"block {quoted(key)} expired {ago(block.expired_at, now)}"
@@ -139,18 +142,22 @@ def memory_missing(block: MissingBlock, now: datetime) -> str:
     else:
         why = f"no such block {quoted(key)}"
     if block.version:
-        why += f"; memory_get(key={quoted(key)}, version={last}) still reads its last text"
+        why += f"; memory_get(key={quoted(key)}{run}, version={last}) still reads its last text"
     if not block.keys:
-        return f"{why}. There are no blocks now; memory_set makes one."
+        of = f" of run {name(block.run, 60)}" if block.run else ""
+        return f"{why}. There are no blocks{of} now; memory_set makes one."
     more = f" and {block.count - len(block.keys)} more" if block.count > len(block.keys) else ""
     return f"{why}. Existing keys: {', '.join(name(k, 60) for k in block.keys)}{more}."
 
 
-def memory_page(page: MemoryPage, now: datetime, room: int = _ROOM) -> str:
+def memory_page(page: MemoryPage, now: datetime, room: int = ROOM) -> str:
     """All blocks: in full as long as there is room, then their names."""
+    of = f" of run {name(page.run, 60)}" if page.run else ""
     if not page.blocks:
-        return "No blocks yet. memory_set(key, value) makes one."
-    head = f"{plural(page.count, 'block')}:"
+        return (
+            f"No blocks{of} yet. memory_set(key, value{', run_id' if page.run else ''}) makes one."
+        )
+    head = f"{plural(page.count, 'block')}{of}:"
     lines: list[str] = []
     short: list[str] = []
     whole = [[block_facts(block, now), *indented(block.value)] for block in page.blocks]
@@ -183,9 +190,10 @@ def memory_saved(block: MemoryBlock, now: datetime) -> str:
 
 def memory_deleted(block: MemoryBlock) -> str:
     """A block that is no longer there."""
+    run = f", run_id={quoted(block.run)}" if block.run else ""
     return (
         f"deleted: {name(block.key)}, which was at version {block.version}. "
-        f"memory_restore(key={quoted(block.key)}, version={block.version}) brings it back."
+        f"memory_restore(key={quoted(block.key)}, version={block.version}{run}) brings it back."
     )
 
 
@@ -236,7 +244,7 @@ def thread_page(
     totals: Totals,
     asked: str,
     session: str,
-    room: int = _ROOM,
+    room: int = ROOM,
 ) -> str:
     """A page of the queue. `asked` is the filter in words, for an empty answer."""
     all_of_them = " · ".join(f"{totals.threads.get(s, 0):,} {s.value}" for s in Status)
@@ -262,7 +270,7 @@ def thread_page(
     return "\n".join([head, *lines])
 
 
-def thread_detail(detail: ThreadDetail, now: datetime, session: str, room: int = _ROOM) -> str:
+def thread_detail(detail: ThreadDetail, now: datetime, session: str, room: int = ROOM) -> str:
     """All of one thread; what is too long for one answer is counted."""
     whole = _detail_lines(detail, now, session, ALL)
     kept, left = fitted(whole, room)
@@ -398,12 +406,13 @@ def journal_saved(entry: JournalEntry, now: datetime) -> str:
 
 def entry_head(entry: JournalEntry, now: datetime) -> str:
     """Who wrote an entry, when, and what about."""
-    tags = [one_line(tag, 60) for tag in (entry.kind, entry.thread) if tag]
+    run = f"run {entry.run}" if entry.run else ""
+    tags = [one_line(tag, 60) for tag in (entry.kind, entry.thread, run) if tag]
     about = f" [{', '.join(tags)}]" if tags else ""
     return f"{entry.seq} {by(entry.actor, entry.at, now)}{about}"
 
 
-def journal_page(page: JournalPage, now: datetime, *, forward: bool, room: int = _ROOM) -> str:
+def journal_page(page: JournalPage, now: datetime, *, forward: bool, room: int = ROOM) -> str:
     """Entries, oldest first; those that do not fit are left for the next call."""
     if not page.entries:
         if forward:
@@ -459,11 +468,13 @@ def event_line(event: Event, now: datetime, *, subject: bool = True, number: boo
 def shown_name(event: Event) -> str:
     """The name of the subject as it was written, where the event knows it."""
     row = event.row or {}
-    return str(row.get("key") or row.get("name") or event.name)
+    key = str(row.get("key") or row.get("name") or "")
+    of_run = event.name[: -len(key) - 1] if event.name.endswith(f"/{fold(key)}") else ""
+    return f"{of_run}/{key}" if of_run and event.kind == "memory" else key or event.name
 
 
 def history(
-    page: EventPage, now: datetime, subject: str, *, forward: bool, room: int = _ROOM
+    page: EventPage, now: datetime, subject: str, *, forward: bool, room: int = ROOM
 ) -> str:
     """Events, oldest first."""
     if not page.events:
@@ -475,7 +486,8 @@ def history(
             head += f", {count} later: since={page.events[-1].seq}"
         else:
             head += f", {count} earlier: since=0 reads from the beginning"
-    lines = [event_line(event, now, subject=not subject) for event in page.events]
+    mixed = not subject or subject.strip().lower().startswith("run:")
+    lines = [event_line(event, now, subject=mixed) for event in page.events]
     kept, left = fitted(lines, room)
     if left:
         head += f"; {left} left out for length: since={page.events[len(kept) - 1].seq}"
@@ -495,7 +507,8 @@ def search_page(page: SearchPage, now: datetime, query: str) -> str:
         head += f"; more: cursor={quoted(page.cursor)}"
     lines: list[str] = []
     for hit in page.hits:
-        lines.append(f"{hit.kind}:{name(hit.name)}  {by(hit.actor, hit.at, now)}")
+        of_run = " (memory of a run: key and run_id)" if hit.run else ""
+        lines.append(f"{hit.kind}:{name(hit.name)}{of_run}  {by(hit.actor, hit.at, now)}")
         lines.append(f"    {one_line(hit.snippet, 240)}")
     return "\n".join([head, *lines])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import functools
@@ -29,7 +30,7 @@ from mcp_state.settings import Settings
 from mcp_state.store.database import Database
 from mcp_state.store.text import clean
 from mcp_state.times import Clock
-from mcp_state.tools.arguments import PROJECT, Bound, bind
+from mcp_state.tools.arguments import PROJECT, Bound, bind, cleaned
 from mcp_state.tools.spec import Ctx, Outcome, Spec, View
 from mcp_state.transport import REPLACED_META
 from mcp_state.who import Resolver
@@ -66,7 +67,7 @@ def create_server(settings: Settings, clock: Clock | None = None) -> StateServer
         try:
             yield
         finally:
-            await app.database.aclose()
+            await app.aclose()
 
     server = StateServer(
         NAME,
@@ -109,6 +110,12 @@ class _App:
         self._session = settings.session or clock.new_id("s-")
         self._tools = {spec.name: spec for spec in self.toolset.tools}
         self._roots: str | None = None
+        self._traces: set[asyncio.Task[None]] = set()
+
+    async def aclose(self) -> None:
+        """Close the store, after what is still to be written to it."""
+        await asyncio.gather(*self._traces)
+        await self.database.aclose()
 
     # Tools
 
@@ -124,6 +131,31 @@ class _App:
         self, request: Request, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         """Run a tool; every failure is an answer, never a protocol error."""
+        answer = await self._call_tool(request, params)
+        if self.settings.trace and not self.toolset.read_only:
+            read = _read_of(params.name, params.arguments or {})
+            if read is not None:  # the answer does not wait for it
+                task = asyncio.create_task(self._trace(request, *read, _text_of(answer)))
+                self._traces.add(task)
+                task.add_done_callback(self._traces.discard)
+        return answer
+
+    async def _trace(
+        self, request: Request, tool: str, arguments: Mapping[str, Any], answer: str
+    ) -> None:
+        """Keep what was read with the run it was read for."""
+        try:
+            caller = await self._caller(request, arguments)
+            run = arguments.get("run_id")
+            traces = State(self.database, caller).traces
+            kept, _ = cleaned(dict(arguments))
+            await traces.record(tool, kept, answer, run=run if isinstance(run, str) else "")
+        except StateError as problem:
+            log.warning("a read of %s was not traced: %s", tool, problem)
+
+    async def _call_tool(
+        self, request: Request, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
         caller: Caller | None = None
         try:
             caller = await self._caller(request, params.arguments or {})
@@ -387,6 +419,15 @@ class _App:
         packet = await self._read(request, "orient", {})
         message = types.PromptMessage(role="user", content=_text(f"{task}\n\n{_text_of(packet)}"))
         return types.GetPromptResult(description=says, messages=[message])
+
+
+def _read_of(name: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
+    """The tool that reads, and its arguments, if this call is one, directly or by `state_op`."""
+    if name == "state_op":
+        inner, name = arguments.get("arguments"), str(arguments.get("op"))
+        arguments = cast(Mapping[str, Any], inner) if isinstance(inner, dict) else {}
+    spec = toolset.find(name)
+    return None if spec is None or spec.writes else (name, arguments)
 
 
 _BLOCK = "state://memory/"

@@ -26,6 +26,7 @@ class Settings:
     read_only: bool = False
     structured: bool = False
     allow_secrets: bool = False
+    trace: bool = False
     wait: float = 10.0
     directory: str = ""
     client_directory: str = ""

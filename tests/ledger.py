@@ -22,7 +22,7 @@ _EVENTS = """
     FROM events JOIN actors ON actors.id = events.actor ORDER BY seq
 """
 _BLOCKS = "SELECT name, value, version FROM memory"
-_ENTRIES = "SELECT seq, id, kind, thread, text FROM journal ORDER BY seq"
+_ENTRIES = "SELECT seq, id, kind, thread, text, run FROM journal ORDER BY seq"
 _THREADS = """
     SELECT name, shown, status, next_action, version, lease_token, coalesce(agent, '') AS holder
     FROM threads LEFT JOIN actors ON actors.id = lease_holder
@@ -88,7 +88,7 @@ def read(store: Path) -> Ledger:
                 ledger.problems.append(f"thread {row['name']} is not what its last event says")
         for row in connection.execute(_ENTRIES):
             kept = last.pop(("journal", str(row["seq"])), None)
-            if kept != {c: row[c] for c in ("id", "kind", "thread", "text")}:
+            if kept != {c: row[c] for c in ("id", "kind", "thread", "text", "run")}:
                 ledger.problems.append(f"entry {row['seq']} is not what its event says")
     ledger.problems += [f"{kind} {name} has events and no row" for kind, name in last]
     return ledger

@@ -25,6 +25,7 @@ READS = (
     ["memory", "plan"],
     ["search", "hello"],
     ["history"],
+    ["runs"],
 )
 WRITES = (
     ["thread", "set", "fix"],

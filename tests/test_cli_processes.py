@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
@@ -329,11 +330,15 @@ def plain(text: str) -> list[str]:
 
 
 @pytest.fixture
-def filled(run: Run) -> None:
-    run("thread", "set", "fix-import", "--title", "Repair the import " * 8, "--next-action", "run")
-    run("thread", "set", "up" * 30, "--status", "blocked", "--waiting-on", "数据库" * 20)
-    run("journal", "append", "word " * 60)
-    run("memory", "set", "plan", "x" * 300)
+def filled(path: str) -> None:
+    async def fill() -> None:
+        async with open_store(path, project="acme", agent="person") as state:
+            await state.threads.set("fix-import", title="Repair the import " * 8, next_action="run")
+            await state.threads.set("up" * 30, status="blocked", waiting_on="数据库" * 20)
+            await state.journal.append("word " * 60)
+            await state.memory.set("plan", "x" * 300)
+
+    asyncio.run(fill())
 
 
 COMMANDS = (

@@ -278,8 +278,8 @@ async def test_a_newer_store_that_closed_itself_to_us_is_refused(tmp_path: Path)
             assert type(problem) is StoreNewer
             assert str(problem) == (
                 f"store_newer: {path} was written by a newer version: its schema is 9, it can be "
-                "read from 8 on, this version knows 1. Nothing was changed. Upgrade mcp-state, or "
-                "name another file with --db."
+                f"read from 8 on, this version knows {LATEST}. Nothing was changed. Upgrade "
+                "mcp-state, or name another file with --db."
             )
         assert contents(path) == before
         path.write_bytes(whole)
@@ -297,9 +297,12 @@ async def test_a_newer_store_that_is_open_to_us_is_used(tmp_path: Path) -> None:
     assert rows(path, "PRAGMA user_version") == [(9,)]
 
 
+LATEST = len(opening.migrations())
 STEPS = (
-    Migration(2, ("CREATE TABLE two (a TEXT) STRICT", "INSERT INTO two VALUES ('of step 2')")),
-    Migration(3, ("ALTER TABLE store ADD COLUMN three TEXT",)),
+    Migration(
+        LATEST + 1, ("CREATE TABLE two (a TEXT) STRICT", "INSERT INTO two VALUES ('of step 2')")
+    ),
+    Migration(LATEST + 2, ("ALTER TABLE store ADD COLUMN three TEXT",)),
 )
 NOW = datetime(2026, 11, 29, 10, 0, tzinfo=UTC)
 
@@ -308,25 +311,28 @@ async def test_a_migration_makes_a_copy_and_then_takes_all_steps_at_once(tmp_pat
     path = tmp_path / "state.db"
     await make_store(path)
     with closing(opening.new_connection(str(path), "rw")) as connection:
-        copy = opening.migrate(str(path), connection, 1, NOW, STEPS)
-    assert copy == f"{path}.v1-2026-11-29.bak"
+        copy = opening.migrate(str(path), connection, LATEST, NOW, STEPS)
+    assert copy == f"{path}.v{LATEST}-2026-11-29.bak"
     assert oct(os.stat(copy).st_mode & 0o777) == "0o600"
-    assert rows(path, "PRAGMA user_version") == [(3,)]
+    assert rows(path, "PRAGMA user_version") == [(LATEST + 2,)]
     assert rows(path, "SELECT a, three FROM two, store") == [("of step 2", None)]
-    assert rows(Path(copy), "PRAGMA user_version") == [(1,)]
+    assert rows(Path(copy), "PRAGMA user_version") == [(LATEST,)]
     assert rows(Path(copy), "SELECT count(*) FROM events") == [(26,)]
 
 
 async def test_a_migration_that_fails_leaves_the_store_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     await make_store(path)
-    steps = (*STEPS, Migration(4, ("CREATE TABLE four (a TEXT)", "INSERT INTO nowhere VALUES (1)")))
+    steps = (
+        *STEPS,
+        Migration(LATEST + 3, ("CREATE TABLE four (a TEXT)", "INSERT INTO nowhere VALUES (1)")),
+    )
     with (
         closing(opening.new_connection(str(path), "rw")) as connection,
         pytest.raises(sqlite3.OperationalError, match="no such table: nowhere"),
     ):
-        opening.migrate(str(path), connection, 1, NOW, steps)
-    assert rows(path, "PRAGMA user_version") == [(1,)]
+        opening.migrate(str(path), connection, LATEST, NOW, steps)
+    assert rows(path, "PRAGMA user_version") == [(LATEST,)]
     assert rows(path, "SELECT name FROM sqlite_schema WHERE name IN ('two', 'four')") == []
     async with opened(path) as database:
         await works(database)
@@ -342,15 +348,15 @@ from mcp_state.store import opening
 connection = opening.new_connection({str(path)!r}, "rw")
 connection.create_function("die", 0, lambda: os.kill(os.getpid(), 9))
 steps = (
-    opening.Migration(2, ("CREATE TABLE two (a TEXT) STRICT",)),
-    opening.Migration(3, ("CREATE TABLE three (a TEXT) STRICT", "SELECT die()")),
+    opening.Migration({LATEST + 1}, ("CREATE TABLE two (a TEXT) STRICT",)),
+    opening.Migration({LATEST + 2}, ("CREATE TABLE three (a TEXT) STRICT", "SELECT die()")),
 )
-opening.migrate({str(path)!r}, connection, 1, datetime.now(UTC), steps)
+opening.migrate({str(path)!r}, connection, {LATEST}, datetime.now(UTC), steps)
 """)
     assert done.returncode == -signal.SIGKILL, done.stderr
     async with opened(path) as database:
         await works(database)
-    assert rows(path, "PRAGMA user_version") == [(1,)]
+    assert rows(path, "PRAGMA user_version") == [(LATEST,)]
     assert rows(path, "SELECT name FROM sqlite_schema WHERE name IN ('two', 'three')") == []
 
 
@@ -368,8 +374,8 @@ async def test_an_older_store_is_brought_up_to_date_by_the_first_call(
             with pytest.raises(StoreReadonly) as refused:
                 await Nouns(database, "acme", "codex").memory.get("plan")
             assert str(refused.value) == (
-                f"store_readonly: {path} is of an older version (schema 1). A server that writes "
-                "brings it up to date; this one only reads."
+                f"store_readonly: {path} is of an older version (schema {LATEST}). A server that "
+                "writes brings it up to date; this one only reads."
             )
             assert contents(path) == before
             async with opened(path) as writing:
@@ -379,7 +385,7 @@ async def test_an_older_store_is_brought_up_to_date_by_the_first_call(
             assert isinstance(
                 await Nouns(database, "acme", "codex").memory.get("plan"), MemoryBlock
             )
-        assert "state.db.v1-2026-11-29.bak" in names(tmp_path)
+        assert f"state.db.v{LATEST}-2026-11-29.bak" in names(tmp_path)
     finally:
         monkeypatch.undo()
         opening.expected_objects.cache_clear()

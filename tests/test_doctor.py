@@ -8,7 +8,17 @@ import zlib
 from pathlib import Path
 
 import pytest
-from workload import Nouns, contents, make_store, opened, plain, rows, work, write_and_be_killed
+from workload import (
+    Nouns,
+    contents,
+    make_store,
+    opened,
+    plain,
+    rows,
+    work,
+    work_long,
+    write_and_be_killed,
+)
 
 from mcp_state.models import Totals
 from mcp_state.store import opening
@@ -22,6 +32,8 @@ EXPLAINS = (
     "Nothing was changed. `mcp-state doctor` explains it, "
     "`mcp-state restore BACKUP` puts a good copy in its place."
 )
+
+NO_RUNS = {"open": 0, "completed": 0, "failed": 0, "abandoned": 0}
 
 
 def plant(path: Path, *statements: str) -> None:
@@ -62,14 +74,14 @@ async def test_a_healthy_store_gives_no_finding_and_its_counts(tmp_path: Path) -
         exists=True,
         size=path.stat().st_size,
         wal_size=0,
-        schema=1,
+        schema=2,
         journal_mode="WAL",
         journal_reason=f"file system {kind}: a write-ahead log works there",
         permissions=f"0700 {tmp_path.name}, 0600 state.db, 0600 state.db-queue",
         changes=52,
         projects=[
-            Totals("acme", "", True, 26, counts, 6, 3),
-            Totals("beta", "", True, 26, counts, 6, 3),
+            Totals("acme", "", True, 26, counts, 6, 3, NO_RUNS),
+            Totals("beta", "", True, 26, counts, 6, 3, NO_RUNS),
         ],
         writer=None,
         findings=report.findings,
@@ -236,6 +248,100 @@ async def test_each_contradiction_is_found(tmp_path: Path, statement: str, found
     assert all("mcp-state restore BACKUP" in p.way_out for p in problems)
 
 
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        (
+            "UPDATE projects SET open = 7, stopped = 0",
+            "counts of runs: acme: 7 open, 0 completed, 1 failed, 0 abandoned, 0 steps refused; "
+            "counted are 1, 0, 1, 0, 0",
+        ),
+        (
+            "UPDATE runs SET attempts = 9, tokens_in = 0 WHERE name = 'index'",
+            "totals of runs: run Index of project 1: 2 checkpoints, 1/3 steps, 9 attempts, "
+            "0 + 2 tokens; counted are 2, 1/3, 6, 17 + 2",
+        ),
+        (
+            "UPDATE steps SET tokens_in = 1 WHERE name = 'two'",
+            "totals of steps: step two of run index of project 1: 4 attempts, 1 + 0 tokens; "
+            "counted are 4, 12 + 0",
+        ),
+        (
+            "DELETE FROM attempts WHERE step = 'one'",
+            "totals of steps: step One of run index of project 1: 1 attempts, 5 + 2 tokens; "
+            "counted are 0, 0 + 0",
+        ),
+        (
+            "UPDATE runs SET goal = 'forged' WHERE name = 'index'",
+            "run rows against events: run:index of project 1 is not what event",
+        ),
+        (
+            "UPDATE runs SET version = 9 WHERE name = 'index'",
+            "versions: run:index of project 1 is at version 9",
+        ),
+        (
+            "UPDATE checkpoints SET state = 'forged' WHERE number = 1 AND run = 'index'",
+            "checkpoint rows against events: checkpoint:index/1 of project 1 is not what event",
+        ),
+        (
+            "UPDATE steps SET result = 'forged' WHERE name = 'one'",
+            "step rows against events: step:index/one of project 1 is not what event",
+        ),
+        (
+            "DELETE FROM checkpoints WHERE number = 2",
+            "rows of events: checkpoint:index\x1f2 of project 1 has events, but no row",
+        ),
+        (
+            "UPDATE messages SET number = 3 WHERE number = 2",
+            "transcripts: the transcript of run index of project 1 has 2 messages, numbered 1 to "
+            "3, and its events tell of 2",
+        ),
+        (
+            "DELETE FROM messages WHERE number = 2",
+            "transcripts: the transcript of run index of project 1 has 1 messages, numbered 1 to "
+            "1, and its events tell of 2",
+        ),
+        (
+            "UPDATE blobs SET summary = 'forged' WHERE summary = 'about it'",
+            "blob rows against events: blob:b-",
+        ),
+        (
+            "UPDATE handoffs SET note = 'forged'",
+            "handoff rows against events: handoff:h-",
+        ),
+        (
+            "UPDATE memory SET value = 'forged' WHERE run = 'index' AND value IS NOT NULL",
+            "memory rows against events: memory:index/cursor of project 1 is not what event",
+        ),
+        (
+            "DELETE FROM journal_topics WHERE topic = 'run:index'",
+            "journal topics: entry",
+        ),
+        (
+            "DELETE FROM documents WHERE kind = 'run' AND name = 'index'",
+            "run documents: run:index of project 1 can't be found by search",
+        ),
+        (
+            "UPDATE documents SET short = '' WHERE kind = 'memory' AND shown = 'Index/Cursor'",
+            "memory documents: memory:index/cursor of project 1 is found by what it is not",
+        ),
+        (
+            "UPDATE blobs SET text = 'forged' WHERE summary = 'about it'",
+            "blobs: b-",
+        ),
+    ],
+)
+async def test_each_contradiction_of_long_runs_is_found(
+    tmp_path: Path, statement: str, found: str
+) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as database:
+        await work_long(Nouns(database, "acme", "codex"))
+    plant(path, statement)
+    whats = [finding.what for finding in await diagnosis(path)]
+    assert any(what.startswith(found) for what in whats), whats
+
+
 async def test_flipped_bytes_in_a_page_are_found_and_do_not_stop_it(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     await make_store(path)
@@ -378,7 +484,7 @@ async def test_another_schema_is_mentioned(tmp_path: Path) -> None:
     with plain(path) as connection:
         connection.execute("PRAGMA user_version = 9")
     assert await diagnosis(path) == [
-        Finding("warning", "its schema is 9, ours is 1", "Upgrade mcp-state to look deeper.")
+        Finding("warning", "its schema is 9, ours is 2", "Upgrade mcp-state to look deeper.")
     ]
     with plain(path) as connection:
         connection.execute("UPDATE store SET min_reader = 8")

@@ -12,13 +12,14 @@ PACKAGE = Path(__file__).parent.parent / "mcp_state"
 # From the bottom to the top: a module may import what stands on its own line or above it.
 LAYERS = (
     ("errors",),
+    ("git", "compaction"),
     ("models",),
     ("times",),
     ("settings",),
     ("store",),
     ("scope",),
     ("who", "plain"),
-    ("render",),
+    ("render", "render_runs", "render_blobs"),
     ("orient",),
     ("api",),
     ("tools",),

@@ -346,7 +346,7 @@ def renderings(text: str) -> Iterator[tuple[str, str]]:
     block = MemoryBlock(name, text, 1, 9, AT, actor, AT, text)
     row = {"key": name, "fact": text}
     event = Event(1, AT, actor, text, "", "memory", name, "refused", text, 1, row)
-    totals = Totals(name, text, True, 1, {"active": 1}, 1, 1, text)
+    totals = Totals(name, text, True, 1, {"active": 1}, 1, 1, remark=text)
     detail = ThreadDetail(thread, [criterion], [event], 1, [entry], [name], [name])
     closed = [replace(thread, status=status) for status in (Status.DONE, Status.DROPPED)]
     page = ThreadPage([thread, *closed], 3, "c")

@@ -138,6 +138,15 @@ def test_a_broken_store_is_served_and_every_tool_says_what_is_wrong(tmp_path: Pa
             "thread_release": {"thread": "t"},
             "thread_check": {"thread": "t", "criterion": "1", "passes": True},
             "journal_append": {"text": "x"},
+            "run_begin": {"run_id": "r", "goal": "g"},
+            "run_checkpoint": {"run_id": "r", "state": "s"},
+            "run_finish": {"run_id": "r", "status": "completed"},
+            "step_begin": {"run_id": "r", "step": "s"},
+            "step_end": {"run_id": "r", "step": "s", "ok": True},
+            "handoff_create": {"note": "n"},
+            "handoff_accept": {"key": "h"},
+            "blob_put": {"text": "x"},
+            "blob_get": {"key": "b"},
             "state_op": {"op": "history"},
         }
         for tool in tools:

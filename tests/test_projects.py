@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from workload import Nouns, opened, plain, rows, work
+from workload import Nouns, opened, plain, rows, work, work_long
 
 from mcp_state.errors import BadArgument, Conflict, LeaseLost, NotFound
 from mcp_state.models import MemoryBlock, NothingToClaim, Project, Totals
@@ -16,6 +16,7 @@ from mcp_state.store.events import Events
 from mcp_state.store.search import Search
 
 COUNTS = {"active": 3, "watching": 1, "blocked": 1, "done": 0, "dropped": 0}
+NO_RUNS = {"open": 0, "completed": 0, "failed": 0, "abandoned": 0}
 TWICE = {"active": 6, "watching": 2, "blocked": 2, "done": 0, "dropped": 0}
 
 
@@ -39,9 +40,9 @@ async def test_the_list_has_names_directories_and_counts_the_most_active_first(
         await beta.projects.rename("gamma")
         found = await quiet.projects.list()
         assert [(p.name, p.totals) for p in found] == [
-            ("gamma", Totals("gamma", "", True, 27, COUNTS, 6, 3)),
-            ("acme", Totals("acme", "", True, 26, COUNTS, 6, 3)),
-            ("quiet", Totals("quiet", "", True, 1, dict.fromkeys(COUNTS, 0), 1, 0)),
+            ("gamma", Totals("gamma", "", True, 27, COUNTS, 6, 3, NO_RUNS)),
+            ("acme", Totals("acme", "", True, 26, COUNTS, 6, 3, NO_RUNS)),
+            ("quiet", Totals("quiet", "", True, 1, dict.fromkeys(COUNTS, 0), 1, 0, NO_RUNS)),
         ]
         assert [(p.other_names, p.directories) for p in found] == [
             (["Beta"], ["/dir/beta"]),
@@ -122,10 +123,10 @@ async def test_a_merge_keeps_every_change_and_leaves_nothing_for_doctor(tmp_path
         texts = "SELECT kind, operation, at, actor, version FROM events ORDER BY project, seq"
         before = rows(path, texts)
         merged = await beta.projects.merge("acme")
-        assert merged.totals == Totals("acme", "", True, 54, TWICE, 12, 6)
+        assert merged.totals == Totals("acme", "", True, 54, TWICE, 12, 6, NO_RUNS)
         assert (merged.name, merged.other_names) == ("acme", ["Beta"])
         assert merged.directories == ["/dir/acme", "/dir/beta"]
-        assert beta.caller.totals == Totals("acme", "argument", True, 54, TWICE, 12, 6)
+        assert beta.caller.totals == Totals("acme", "argument", True, 54, TWICE, 12, 6, NO_RUNS)
         assert rows(path, texts)[: len(before)] == before
         assert rows(path, "SELECT count(*), max(seq) FROM events WHERE project = 1") == [(54, 54)]
         assert await acme.projects.list() == [merged]
@@ -321,3 +322,72 @@ async def test_the_rows_of_events_stay_json_that_reads_the_same(tmp_path: Path) 
         await beta.projects.merge("acme")
     kept = [json.loads(str(row)) for (row,) in rows(path, "SELECT row FROM events WHERE seq < 5")]
     assert [row.get("value") or row["note"] for row in kept] == [odd] * 4
+
+
+async def test_runs_that_both_have_are_kept_apart_with_all_that_is_in_them(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as database:
+        acme, beta = await two_projects(database)
+        await acme.threads.set("unrelated")
+        for nouns in (acme, beta):
+            await work_long(nouns)
+        theirs = await beta.runs.resume("index")
+        merged = await beta.projects.merge("acme")
+        assert merged.totals.runs == {"open": 2, "completed": 0, "failed": 2, "abandoned": 0}
+        there = await acme.runs.resume("index")
+        kept = await acme.runs.resume("INDEX (from beta)")
+        assert theirs.run is not None and kept.run is not None and there.run is not None
+        assert (there.run.name, kept.run.name) == ("Index", "Index (from Beta)")
+        assert kept.run.thread == "long (from Beta)"
+        assert (kept.run.attempts, kept.run.tokens_in, kept.run.steps) == (
+            theirs.run.attempts,
+            theirs.run.tokens_in,
+            theirs.run.steps,
+        )
+        assert kept.checkpoint is not None and theirs.checkpoint is not None
+        assert kept.checkpoint.state == theirs.checkpoint.state == "at 2"
+        assert [(b.key, b.value, b.version) for b in kept.memory] == [("Cursor", "12", 2)]
+        assert (await acme.steps.begin("index (from beta)", "one")).go is False
+        (entry,) = (await acme.journal.tail(run="index (from beta)")).entries
+        assert (entry.text, entry.run) == ("belongs to the run", "Index (from Beta)")
+        search = Search(database, acme.caller)
+        assert {h.name for h in (await search.find("cursor")).hits} >= {
+            "Index/Cursor",
+            "Index (from Beta)/Cursor",
+        }
+        (hit,) = (await search.find("cursor", run="index (from beta)")).hits
+        assert hit.name == "Index (from Beta)/Cursor"
+        assert await acme.transcripts.messages("index (from beta)") == [
+            {"role": "user", "content": "do it"},
+            {"n": 1.0},
+        ]
+        history = await Events(database, acme.caller).history("run:index (from beta)", limit=100)
+        assert {e.kind for e in history.events} >= {
+            "run",
+            "step",
+            "checkpoint",
+            "memory",
+            "journal",
+        }
+    assert (await examine(str(path))).problems == []
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [("90s", "4h"), ("4h", "90s"), ("", "4h"), ("4h", "")])
+async def test_a_blob_of_both_becomes_one_with_the_longer_life(
+    tmp_path: Path, ours: str, theirs: str
+) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as database:
+        acme, beta = Nouns(database, "acme", "codex"), Nouns(database, "beta", "claude")
+        one = await acme.blobs.put("the same text", summary="ours", ttl=ours)
+        two = await beta.blobs.put("the same text", summary="theirs", ttl=theirs)
+        only = await beta.blobs.put("only theirs")
+        await beta.projects.merge("acme")
+        page = await acme.blobs.get(one.key)
+        times = [one.expires_at, two.expires_at]
+        longest = None if None in times else max(t for t in times if t)
+        assert (page.text, page.blob.expires_at) == ("the same text", longest)
+        assert (await acme.blobs.get(only.key)).text == "only theirs"
+        events = (await Events(database, acme.caller).history(f"blob:{one.key}")).events
+        assert [e.version for e in events] == list(range(1, len(events) + 1))
+    assert (await examine(str(path))).problems == []

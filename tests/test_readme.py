@@ -6,6 +6,9 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import indent
+
+import pytest
 
 from mcp_state import toolset
 from mcp_state.tools import ALL_TOOLS
@@ -50,16 +53,57 @@ def test_every_test_that_a_promise_names_exists() -> None:
             assert any(f"def {name}(" in source for source in sources.values()), name
 
 
-def test_the_python_example_runs(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    path = tmp_path / "state.db"
-    code = example.replace("open_store(", f"open_store({str(path)!r}, ")
+EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+WITHIN = """
+import asyncio
+import mcp_state
+
+async def main():
+    async with mcp_state.open_store(project="acme", agent="nightly") as state:
+{}
+asyncio.run(main())
+"""
+
+
+def ran(example: str, path: Path) -> str:
+    """What an example prints, on a store of its own."""
+    code = example if "open_store(" in example else WITHIN.format(indent(example, " " * 8))
+    code = code.replace("open_store(", f"open_store({str(path)!r}, ")
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("project acme (from argument) · agent nightly · new here")
-    assert done.stdout.endswith("\n1\n")
+    return done.stdout
+
+
+def test_the_first_python_example_runs(tmp_path: Path) -> None:
+    printed = ran(EXAMPLES[0], tmp_path / "state.db")
+    assert printed.startswith("project acme (from argument) · agent nightly · new here")
+    assert printed.endswith("\n1\n")
+
+
+@pytest.mark.parametrize(
+    ("title", "printed"),
+    [
+        ("Resuming.", "3 of 3 files 3 2700\n"),
+        ("Loops and budgets.", "budget_spent\n2 4\n"),
+        ("Transcripts", "2\n"),
+        ("Handoff.", "The importer is half done; run its test first\n"),
+    ],
+)
+def test_the_examples_of_long_runs_print_what_they_should(
+    tmp_path: Path, title: str, printed: str
+) -> None:
+    _, _, rest = README.read_text(encoding="utf-8").partition(f"**{title}")
+    example = rest.partition("```python\n")[2].partition("```")[0]
+    assert example in EXAMPLES
+    assert ran(example, tmp_path / "state.db") == printed
+    if title == "Resuming.":  # nothing is done twice
+        assert ran(example, tmp_path / "state.db") == printed
+
+
+def test_every_python_example_is_run() -> None:
+    assert len(EXAMPLES) == 5
 
 
 def test_the_first_screen_has_the_two_commands() -> None:

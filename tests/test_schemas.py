@@ -18,7 +18,7 @@ from mcp_state.tools import ALL_TOOLS
 from mcp_state.tools.spec import Spec
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
-TOKENS_OF_THE_CORE = 1800
+MOST_TOKENS = 2600
 
 each_tool = pytest.mark.parametrize("spec", ALL_TOOLS, ids=lambda spec: spec.name)
 
@@ -115,7 +115,7 @@ async def test_the_default_tools_fit_their_share_of_the_token_budget(connect: Co
     async with connect() as client:
         tools = (await client.list_tools()).tools
     sizes = {t.name: tokens(t.model_dump(mode="json", by_alias=True)) for t in tools}
-    assert sum(sizes.values()) <= TOKENS_OF_THE_CORE, sizes
+    assert sum(sizes.values()) <= MOST_TOKENS, sizes
 
 
 async def test_both_protocol_generations_list_the_same_tools(connect: Connect) -> None:

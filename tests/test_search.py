@@ -204,7 +204,8 @@ async def test_kinds_narrow_the_search(call: Call, state: State) -> None:
     assert sorted(await names("threads", "journal ")) == ["3", "t"]
     assert "1 of 1" in await call("search", query="word", kinds='["thread"]')
     assert await call("search", error=True, query="word", kinds=["facts"]) == (
-        "error: bad_argument: kind 'facts' is unknown. Kinds are memory, thread, journal.\n"
+        "error: bad_argument: kind 'facts' is unknown. "
+        "Kinds are memory, thread, journal, run, blob.\n"
         f"{scope(3, 1)}"
     )
 

@@ -520,9 +520,14 @@ async def test_state_op_calls_what_is_not_listed_and_nothing_else(connect: Conne
         await client.call_tool("memory_set", {"key": "k", "value": "v"})
         assert (await op("help")).splitlines()[1::2] == [
             "history(subject?, since?, limit?, project?)",
-            "memory_delete(key, expected_version?, project?)",
-            "memory_restore(key, version, project?)",
+            "memory_delete(key, run_id?, expected_version?, project?)",
+            "memory_restore(key, version, run_id?, project?)",
             "thread_release(thread, lease_token?, project?)",
+            "run_begin(goal?, run_id?, thread?, expected_outcome?, max_attempts?, max_minutes?, "
+            "max_tokens?, project?)",
+            "run_list(status?, limit?, project?)",
+            "handoff_create(note, to?, project?)",
+            "handoff_accept(key, project?)",
             "[acme (from --project) · 0 threads · event 1]",
         ]
         assert (await op("memory_delete", key="k")).startswith(

@@ -855,3 +855,17 @@ async def test_restating_the_criteria_of_a_thread_that_is_done_adds_nothing(stat
     await state.threads.set("t", status="done", evidence="x", criteria=["a"])
     again = await state.threads.set("t", status="done", evidence="x", criteria=[" a "])
     assert (again.unchanged, again.version, again.criteria) == (True, 3, 1)
+
+
+async def test_a_name_may_grow_when_it_is_folded(state: State) -> None:
+    long = "ß" * 128
+    await state.threads.set(long, criteria=["it builds"])
+    await state.threads.set("on top", depends_on=[long])
+    with pytest.raises(BadArgument, match="circle of dependencies"):
+        await state.threads.set(long, depends_on=["on top"])
+    claimed = await state.threads.claim(long)
+    assert isinstance(claimed, Thread) and claimed.lease is not None
+    token = claimed.lease.token
+    await state.threads.check(long, "1", True, lease_token=token)
+    done = await state.threads.set(long, status="done", evidence="make: exit 0", lease_token=token)
+    assert (done.name, done.status) == (long, "done")

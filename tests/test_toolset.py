@@ -9,7 +9,18 @@ from mcp_state import toolset
 from mcp_state.errors import BadArgument
 from mcp_state.tools import ALL_TOOLS
 
-READS = ["orient", "search", "history", "memory_get", "thread_list", "thread_get", "journal_tail"]
+READS = [
+    "orient",
+    "search",
+    "history",
+    "memory_get",
+    "thread_list",
+    "thread_get",
+    "journal_tail",
+    "run_resume",
+    "run_list",
+    "blob_get",
+]
 CODING = [
     "orient",
     "search",
@@ -23,6 +34,13 @@ CODING = [
     "thread_check",
     "journal_append",
     "journal_tail",
+    "run_checkpoint",
+    "run_resume",
+    "run_finish",
+    "step_begin",
+    "step_end",
+    "blob_put",
+    "blob_get",
     "state_op",
 ]
 

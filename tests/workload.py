@@ -17,11 +17,16 @@ import pytest
 
 from mcp_state.errors import StateError
 from mcp_state.models import Actor, Caller, Criterion, Place, Status
+from mcp_state.store.blobs import Blobs
 from mcp_state.store.database import Database
+from mcp_state.store.handoffs import Handoffs
 from mcp_state.store.journal import Journal
 from mcp_state.store.memory import Memory
 from mcp_state.store.projects import Projects
+from mcp_state.store.runs import Runs
+from mcp_state.store.steps import Steps
 from mcp_state.store.threads import Threads
+from mcp_state.store.transcripts import Transcripts
 from mcp_state.times import Clock
 
 ROOT = Path(__file__).parent.parent
@@ -72,6 +77,11 @@ class Nouns:
         self.threads = Threads(database, self.caller)
         self.journal = Journal(database, self.caller)
         self.projects = Projects(database, self.caller)
+        self.runs = Runs(database, self.caller)
+        self.steps = Steps(database, self.caller)
+        self.handoffs = Handoffs(database, self.caller)
+        self.blobs = Blobs(database, self.caller)
+        self.transcripts = Transcripts(database, self.caller)
 
 
 @asynccontextmanager
@@ -117,6 +127,44 @@ async def work(nouns: Nouns) -> None:
         await journal.append("something else", idempotency_key="j1")
     for number in range(5):
         await journal.append(f"entry {number} über Größe 東京")
+
+
+async def work_long(nouns: Nouns) -> None:
+    """Every operation of long runs and handoff at least once, refusals too; ends as it began."""
+    memory, threads, journal = nouns.memory, nouns.threads, nouns.journal
+    runs, steps = nouns.runs, nouns.steps
+    await threads.set("long", title="the long job", check="make check")
+    await runs.begin("Reindex", run="Index", thread="long", max_attempts=6, expected_outcome="done")
+    await memory.set("Cursor", "1", run="index")
+    await memory.set("gone", "soon", run="index")
+    await memory.delete("gone", run="index")
+    await runs.checkpoint("index", "at 1", next_action="do 2", done=1, total=3)
+    await steps.begin("index", "One", input="a")
+    await steps.end("index", "one", True, "fine", tokens_in=5, tokens_out=2)
+    with pytest.raises(StateError):
+        await steps.end("index", "one", False, "not fine")
+    for _ in range(4):
+        await steps.begin("index", "two", input="b")
+        await steps.end("index", "two", False, "the same", tokens_in=3)
+    for _ in range(2):
+        with pytest.raises(StateError):
+            await steps.begin("index", "two", input="b")
+    await steps.begin("index", "three")
+    for _ in range(2):
+        with pytest.raises(StateError):
+            await steps.begin("index", "four")
+    await journal.append("belongs to the run", thread="long")
+    await runs.raise_budget("index", "worth it", attempts=9)
+    await steps.reset("index", "two", "another try")
+    await memory.append("cursor", "2", run="index", idempotency_key="of-run")
+    await runs.checkpoint("index", "at 2", done=2, total=3, expected_number=1)
+    await runs.checkpoint("other", "begun by its checkpoint", thread="long")
+    await runs.finish("other", "failed", reflection="no way through")
+    await nouns.transcripts.append("index", {"role": "user", "content": "do it"}, '{ "n": 1.0 }')
+    await nouns.blobs.put("a long text", summary="about it", ttl="90s")
+    await nouns.blobs.put("a long text", ttl="4h")
+    await nouns.blobs.put("kept for good")
+    await nouns.handoffs.create("go on", to="ben")
 
 
 async def make_store(path: Path, *projects: str) -> None:

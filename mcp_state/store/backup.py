@@ -113,11 +113,11 @@ def _back_up(path: str, target: str, overwrite: bool, progress: Progress | None)
     target = os.path.abspath(target)
     if opening.identity(path) is None:
         raise NotFound(f"no store at {path}", "Name another file with --db or MCP_STATE_DB.")
-    _check_target(path, target, overwrite)
+    check_target(path, target, overwrite)
     temporary = f"{target}.new-{os.getpid()}"
     try:
         changes = _copy(path, temporary, noted_changes(path + "-queue"), progress)
-        _put(temporary, target, overwrite)
+        put(temporary, target, overwrite)
     except OSError as problem:
         raise refused(target, problem) from problem
     finally:
@@ -125,7 +125,12 @@ def _back_up(path: str, target: str, overwrite: bool, progress: Progress | None)
     return Backup(target, os.stat(target).st_size, changes)
 
 
-def _check_target(path: str, target: str, overwrite: bool) -> None:
+def check_target(path: str, target: str, overwrite: bool) -> None:
+    """Whether a file may be written at `target`.
+
+    Raises:
+        BadArgument: it exists, is part of the store itself, or its directory does not exist.
+    """
     if os.path.realpath(target) in {os.path.realpath(path) + end for end in _FILES_OF_A_STORE}:
         raise BadArgument(f"{target} belongs to the store itself", "Name another file.")
     if not os.path.isdir(os.path.dirname(target)):
@@ -175,7 +180,7 @@ def _driver_error(source: str, temporary: str, problem: sqlite3.Error) -> StateE
     return told or StoreDamaged.at(source, str(problem))
 
 
-def _put(temporary: str, target: str, overwrite: bool) -> None:
+def put(temporary: str, target: str, overwrite: bool) -> None:
     """Give the finished copy its name; without `overwrite`, only if nobody took it meanwhile."""
     if not overwrite:
         try:

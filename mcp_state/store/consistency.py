@@ -5,15 +5,17 @@ Runs on a copy of the store, row by row, and reports what it finds in words.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from mcp_state.models import Actor, Caller, Limits
-from mcp_state.store import documents, memory, thread_rows
+from mcp_state.store import blobs, documents, handoffs, memory, run_rows, thread_rows
 from mcp_state.store.refusals import is_out_of_space
+from mcp_state.store.text import WITHIN, within
 from mcp_state.store.transaction import Reading, Row
 from mcp_state.times import Clock
 
@@ -94,8 +96,9 @@ _CHECKS = (
         FROM projects
         LEFT JOIN (SELECT project AS jp, count(*) AS j FROM journal GROUP BY project)
             ON jp = projects.id
-        LEFT JOIN (SELECT project AS mp, count(value) AS m FROM memory GROUP BY project)
-            ON mp = projects.id
+        LEFT JOIN (
+            SELECT project AS mp, count(value) AS m FROM memory WHERE run = '' GROUP BY project
+        ) ON mp = projects.id
         WHERE journal <> coalesce(j, 0) OR memory <> coalesce(m, 0)
         """,
     ),
@@ -120,6 +123,7 @@ _CHECKS = (
             SELECT project, '' AS topic, seq FROM journal
             UNION ALL SELECT project, 'kind:' || kind, seq FROM journal WHERE kind <> ''
             UNION ALL SELECT project, 'thread:' || thread, seq FROM journal WHERE thread <> ''
+            UNION ALL SELECT project, 'run:' || run, seq FROM journal WHERE run <> ''
             UNION ALL SELECT project, 'agent:' || agent, seq
             FROM journal JOIN actors ON actors.id = actor WHERE agent <> ''
         ), numbered AS (
@@ -160,13 +164,95 @@ _CHECKS = (
         """,
     ),
     _Check(
+        "counts of runs",
+        """
+        SELECT shown || ': ' || open || ' open, ' || completed || ' completed, ' || failed
+            || ' failed, ' || abandoned || ' abandoned, ' || stopped || ' steps refused; counted '
+            || 'are ' || coalesce(o, 0) || ', ' || coalesce(c, 0) || ', ' || coalesce(f, 0) || ', '
+            || coalesce(a, 0) || ', ' || coalesce(s, 0)
+        FROM projects LEFT JOIN (
+            SELECT project AS rp, sum(status = 'open') AS o, sum(status = 'completed') AS c,
+                sum(status = 'failed') AS f, sum(status = 'abandoned') AS a
+            FROM runs GROUP BY project
+        ) ON rp = projects.id LEFT JOIN (
+            SELECT project AS sp, sum(stopped) AS s FROM steps GROUP BY project
+        ) ON sp = projects.id
+        WHERE (open, completed, failed, abandoned, stopped) <> (
+            coalesce(o, 0), coalesce(c, 0), coalesce(f, 0), coalesce(a, 0), coalesce(s, 0)
+        )
+        """,
+    ),
+    _Check(
+        "totals of runs",
+        """
+        SELECT 'run ' || shown || ' of project ' || project || ': ' || checkpoints
+            || ' checkpoints, ' || steps_done || '/' || steps || ' steps, ' || attempts
+            || ' attempts, ' || tokens_in || ' + ' || tokens_out || ' tokens; counted are '
+            || c || ', ' || d || '/' || s || ', ' || a || ', ' || i || ' + ' || o
+        FROM (
+            SELECT runs.*,
+                (SELECT count(*) FROM checkpoints AS one
+                 WHERE one.project = runs.project AND one.run = runs.name) AS c,
+                (SELECT count(*) FROM steps AS one
+                 WHERE one.project = runs.project AND one.run = runs.name) AS s,
+                (SELECT count(*) FROM steps AS one
+                 WHERE one.project = runs.project AND one.run = runs.name
+                    AND one.status = 'done') AS d,
+                (SELECT count(*) FROM attempts AS one
+                 WHERE one.project = runs.project AND one.run = runs.name) AS a,
+                (SELECT coalesce(sum(tokens_in), 0) FROM attempts AS one
+                 WHERE one.project = runs.project AND one.run = runs.name) AS i,
+                (SELECT coalesce(sum(tokens_out), 0) FROM attempts AS one
+                 WHERE one.project = runs.project AND one.run = runs.name) AS o
+            FROM runs
+        ) WHERE (checkpoints, steps, steps_done, attempts, tokens_in, tokens_out)
+            <> (c, s, d, a, i, o)
+        """,
+    ),
+    _Check(
+        "totals of steps",
+        """
+        SELECT 'step ' || shown || ' of run ' || run || ' of project ' || project || ': '
+            || attempts || ' attempts, ' || tokens_in || ' + ' || tokens_out
+            || ' tokens; counted are ' || a || ', ' || i || ' + ' || o
+        FROM (
+            SELECT steps.*, count(number) AS a, coalesce(sum(attempts.tokens_in), 0) AS i,
+                coalesce(sum(attempts.tokens_out), 0) AS o
+            FROM steps LEFT JOIN attempts ON attempts.project = steps.project
+                AND attempts.run = steps.run AND attempts.step = steps.name
+            GROUP BY steps.project, steps.run, steps.name
+        ) WHERE (attempts, tokens_in, tokens_out) <> (a, i, o)
+        """,
+    ),
+    _Check(
+        "transcripts",
+        """
+        SELECT 'the transcript of run ' || run || ' of project ' || project || ' has ' || n
+            || ' messages, numbered ' || lo || ' to ' || hi || ', and its events tell of '
+            || coalesce(told, 0)
+        FROM (
+            SELECT project, run, count(*) AS n, min(number) AS lo, max(number) AS hi, (
+                SELECT json_extract(row, '$.last') FROM events
+                WHERE events.project = messages.project AND kind = 'transcript'
+                    AND name = messages.run AND operation <> 'refused'
+                ORDER BY events.seq DESC LIMIT 1
+            ) AS told
+            FROM messages GROUP BY project, run
+        ) WHERE lo <> 1 OR hi <> n OR told IS NOT n
+        """,
+    ),
+    _Check(
         "versions",
         """
         SELECT kind || ':' || name || ' of project ' || project || ' is at version ' || version
             || ', its events show ' || coalesce(n, 0)
         FROM (
-            SELECT 'memory' AS kind, project, name, version FROM memory
+            SELECT 'memory' AS kind, project,
+                iif(run = '', name, run || char(31) || name) AS name, version
+            FROM memory
             UNION ALL SELECT 'thread', project, name, version FROM threads
+            UNION ALL SELECT 'run', project, name, version FROM runs
+            UNION ALL SELECT 'blob', project, key, version FROM blobs
         ) LEFT JOIN (
             SELECT project, kind, name, count(*) AS n, max(version) AS last
             FROM events WHERE version IS NOT NULL GROUP BY project, kind, name
@@ -179,10 +265,17 @@ _CHECKS = (
         """
         SELECT kind || ':' || name || ' of project ' || project || ' has events, but no row' FROM (
             SELECT project, kind, name FROM events
-            WHERE kind IN ('memory', 'thread', 'journal') AND operation <> 'refused'
-            EXCEPT SELECT project, 'memory', name FROM memory
+            WHERE kind NOT IN ('project', 'trace') AND operation <> 'refused'
+            EXCEPT SELECT project, 'memory', iif(run = '', name, run || char(31) || name)
+            FROM memory
             EXCEPT SELECT project, 'thread', name FROM threads
             EXCEPT SELECT project, 'journal', CAST(seq AS TEXT) FROM journal
+            EXCEPT SELECT project, 'run', name FROM runs
+            EXCEPT SELECT project, 'checkpoint', run || char(31) || number FROM checkpoints
+            EXCEPT SELECT project, 'step', run || char(31) || name FROM steps
+            EXCEPT SELECT project, 'transcript', run FROM messages
+            EXCEPT SELECT project, 'blob', key FROM blobs
+            EXCEPT SELECT project, 'handoff', key FROM handoffs
         )
         """,
     ),
@@ -208,9 +301,12 @@ _CHECKS = (
         """
         SELECT kind || ':' || name || ' of project ' || project FROM (
             SELECT project, kind, name FROM documents
-            EXCEPT SELECT project, 'memory', name FROM memory WHERE value IS NOT NULL
+            EXCEPT SELECT project, 'memory', iif(run = '', name, run || char(31) || name)
+            FROM memory WHERE value IS NOT NULL
             EXCEPT SELECT project, 'thread', name FROM threads
             EXCEPT SELECT project, 'journal', CAST(seq AS TEXT) FROM journal
+            EXCEPT SELECT project, 'run', name FROM runs
+            EXCEPT SELECT project, 'blob', key FROM blobs
         )
         """,
         _REINDEX,
@@ -232,7 +328,13 @@ _ROWS: tuple[tuple[str, str], ...] = (
     ("memory", "SELECT * FROM memory_rows"),
     ("thread", "SELECT * FROM thread_rows"),
     ("journal", "SELECT *, CAST(seq AS TEXT) AS name FROM journal_rows"),
+    ("run", "SELECT * FROM run_rows"),
+    ("checkpoint", "SELECT *, CAST(number AS TEXT) AS name FROM checkpoint_rows"),
+    ("step", "SELECT * FROM step_rows"),
+    ("blob", "SELECT *, key AS name FROM blob_rows"),
+    ("handoff", "SELECT *, key AS name FROM handoff_rows"),
 )
+_VERSIONED = ("memory", "thread", "run", "blob")
 
 
 def inspect(connection: sqlite3.Connection, clock: Clock) -> Iterator[Finding]:
@@ -241,9 +343,12 @@ def inspect(connection: sqlite3.Connection, clock: Clock) -> Iterator[Finding]:
     for check in _CHECKS:
         yield _asked(check.name, _rows_of(connection, check.sql), check.way_out)
     tx = Reading(connection, Caller("", "", Actor("doctor")), clock, Limits())
+    yield _asked("blobs", _against_content(connection), RESTORE)
     for kind, sql in _ROWS:
         rows = _each(connection, tx, sql)
         yield _asked(f"{kind} rows against events", _against_events(tx, kind, rows), RESTORE)
+        if kind not in documents.KINDS:
+            continue
         rows = _each(connection, tx, sql)
         yield _asked(f"{kind} documents", _against_documents(tx, kind, rows), _REINDEX)
     yield _asked("full-text index", _index(connection), _REINDEX)
@@ -273,21 +378,35 @@ def _rows_of(connection: sqlite3.Connection, sql: str) -> Iterator[str]:
         yield row[0] or "a row without a name"
 
 
+def _against_content(connection: sqlite3.Connection) -> Iterator[str]:
+    """A blob is known by the hash of its text."""
+    for row in connection.execute(
+        "SELECT project, key, sha256, bytes, characters, text FROM blobs"
+    ):
+        data = row["text"].encode()
+        digest = hashlib.sha256(data).hexdigest()
+        sizes = (row["bytes"], row["characters"])
+        if digest != row["sha256"] or sizes != (len(data), len(row["text"])):
+            yield f"{row['key']} of project {row['project']} is not the text that was put there"
+
+
 def _against_events(tx: Reading, kind: str, rows: Iterator[Row]) -> Iterator[str]:
     for row in rows:
-        subject = {"kind": kind, "name": row["name"]}
+        subject = {"kind": kind, "name": _name(kind, row)}
         event = tx.one(_NEWEST, subject)
-        said = f"{kind}:{row['name']} of project {row['project']}"
+        said = _said(kind, row)
         if event is None:
             yield f"{said} has no event"
         elif kind == "journal":
             if (row["seq"], row["at"], row["actor"]) != (event["seq"], event["at"], event["actor"]):
                 yield f"{said} was written by another event"
-            elif _entry(row) != _row_in(event):
+            elif _entry(row) != {"run": "", **(_row_in(event) or {})}:
                 yield f"{said} is not what event {event['seq']} says"
         else:
             if not _same(_now(tx, kind, row), _row_in(event)):
                 yield f"{said} is not what event {event['seq']} says"
+            if kind not in _VERSIONED:
+                continue
             version = tx.one(_VERSION, subject | {"version": row["version"]})
             changed = (row["changed"], row["changed_at"], row["changed_by"])
             if version is not None and changed != tuple(version):
@@ -305,11 +424,39 @@ def _now(tx: Reading, kind: str, row: Row) -> Mapping[str, Any] | None:
     """The row as an event would keep it now."""
     if kind == "thread":
         return thread_rows.row_of(tx, row)
-    return None if row["value"] is None else memory.row_of(row)
+    if kind == "memory":
+        return None if row["value"] is None else memory.row_of(row)
+    if kind == "checkpoint":
+        return run_rows.row_of_checkpoint(_shown_run(tx, row["run"]), row)
+    return _ROW_OF[kind](row)
+
+
+_ROW_OF: Mapping[str, Callable[[Row], Mapping[str, Any]]] = {
+    "run": run_rows.row_of_run,
+    "step": run_rows.row_of_step,
+    "blob": blobs.row_of,
+    "handoff": handoffs.row_of,
+}
+
+
+def _name(kind: str, row: Row) -> str:
+    """The name by which events and documents know a row."""
+    inside = kind in ("memory", "step", "checkpoint")
+    return within(row["run"], row["name"]) if inside else row["name"]
+
+
+def _said(kind: str, row: Row) -> str:
+    name = _name(kind, row).replace(WITHIN, "/")
+    return f"{kind}:{name} of project {row['project']}"
+
+
+def _shown_run(tx: Reading, name: str) -> str:
+    run = run_rows.run_row(tx, name)
+    return "" if run is None else run["shown"]
 
 
 def _entry(row: Row) -> Mapping[str, Any]:
-    return {column: row[column] for column in ("id", "kind", "thread", "text")}
+    return {column: row[column] for column in ("id", "kind", "thread", "text", "run")}
 
 
 def _row_in(event: Row) -> Mapping[str, Any] | None:
@@ -317,8 +464,14 @@ def _row_in(event: Row) -> Mapping[str, Any] | None:
 
 
 def _same(row: Mapping[str, Any] | None, kept: Mapping[str, Any] | None) -> bool:
-    """Whether they say the same; the order of dependencies says nothing."""
-    if row is None or kept is None or "depends_on" not in row:
+    """Whether they say the same; the order of dependencies says nothing.
+
+    An event may say more: that of a step also tells of its attempt.
+    """
+    if row is None or kept is None:
+        return row == kept
+    kept = {key: value for key, value in kept.items() if key in row}
+    if "depends_on" not in row:
         return row == kept
     return {**row, "depends_on": sorted(row["depends_on"])} == {
         **kept,
@@ -328,9 +481,9 @@ def _same(row: Mapping[str, Any] | None, kept: Mapping[str, Any] | None) -> bool
 
 def _against_documents(tx: Reading, kind: str, rows: Iterator[Row]) -> Iterator[str]:
     for row in rows:
-        said = f"{kind}:{row['name']} of project {row['project']}"
+        said = _said(kind, row)
         wanted = _document(tx, kind, row)
-        found = tx.one(_DOCUMENT, {"kind": kind, "name": row["name"]})
+        found = tx.one(_DOCUMENT, {"kind": kind, "name": _name(kind, row)})
         if wanted is None:
             continue
         if found is None:
@@ -345,16 +498,35 @@ def _against_documents(tx: Reading, kind: str, rows: Iterator[Row]) -> Iterator[
 
 def _document(tx: Reading, kind: str, row: Row) -> Sequence[Any] | None:
     """The document that a row should have: shown, seq, text, short."""
-    if kind == "journal":
-        shown, seq, text = row["name"], row["seq"], row["text"]
-    elif kind == "thread":
-        shown, seq, text = row["shown"], row["changed"], thread_rows.text_of(tx, row)
-    elif row["value"] is None:
+    found = _DOCUMENT_OF[kind](tx, row)
+    if found is None:
         return None
-    else:
-        shown, seq, text = row["shown"], row["changed"], f"{row['shown']}\n{row['value']}"
+    shown, seq, text, run = found
     text = documents.indexed(text)
-    return shown, seq, text, documents.short(text)
+    return shown, seq, text, documents.short(text, run)
+
+
+def _of_memory(tx: Reading, row: Row) -> tuple[str, int, str, str] | None:
+    if row["value"] is None:
+        return None
+    shown = f"{_shown_run(tx, row['run'])}/{row['shown']}" if row["run"] else row["shown"]
+    return shown, row["changed"], memory.text_of(row), row["run"]
+
+
+def _of_run(tx: Reading, row: Row) -> tuple[str, int, str, str]:
+    last = run_rows.checkpoint_row(tx, row["name"], row["checkpoints"])
+    seq = max(row["changed"], 0 if last is None else last["seq"])
+    return row["shown"], seq, run_rows.text_of_run(tx, row), row["name"]
+
+
+_DOCUMENT_OF: Mapping[str, Callable[[Reading, Row], tuple[str, int, str, str] | None]] = {
+    "memory": _of_memory,
+    "thread": lambda tx, row: (row["shown"], row["changed"], thread_rows.text_of(tx, row), ""),
+    "journal": lambda tx, row: (row["name"], row["seq"], row["text"], row["run"]),
+    "run": _of_run,
+    "blob": lambda tx, row: (row["key"], row["changed"], blobs.text_of(row), ""),
+}
+"""The document that a row should have: shown, seq, text, run."""
 
 
 def _index(connection: sqlite3.Connection) -> Iterator[str]:

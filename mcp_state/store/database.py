@@ -72,7 +72,7 @@ class Database:
         self.clock = clock or Clock()
         self.limits = limits or Limits()
         self.read_only = read_only
-        self._allow_secrets = allow_secrets
+        self.allow_secrets = allow_secrets
         self._wait = wait
         self._turn = asyncio.Lock()
         self._queue = Queue(path + "-queue")
@@ -163,7 +163,7 @@ class Database:
             tx: Writing | None = None
             try:
                 _check_schema(self._writer, connection)
-                tx = Writing(connection, caller, self.clock, self.limits, self._allow_secrets)
+                tx = Writing(connection, caller, self.clock, self.limits, self.allow_secrets)
                 result = body(tx)
                 if not tx.changed:  # no event, so nothing that is worth a project or a sync
                     connection.execute("ROLLBACK")
@@ -177,7 +177,7 @@ class Database:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 if isinstance(problem, StateError) and problem.recorded:
-                    self._record_refusal(connection, caller, tx.subject if tx else None, problem)
+                    self._record_refusal(connection, caller, tx, problem)
                 raise
 
     def _commit(self, tx: Writing) -> None:
@@ -198,7 +198,7 @@ class Database:
         self,
         connection: sqlite3.Connection,
         caller: Caller,
-        subject: tuple[str, str] | None,
+        failed: Writing | None,
         problem: StateError,
     ) -> None:
         """An event of its own: people want to see what was refused, and why."""
@@ -207,9 +207,11 @@ class Database:
             if not Reading(connection, caller, self.clock, self.limits).project:
                 connection.execute("ROLLBACK")  # a refusal is no reason to begin a project
                 return
-            tx = Writing(connection, caller, self.clock, self.limits, self._allow_secrets)
+            tx = Writing(connection, caller, self.clock, self.limits, self.allow_secrets)
+            if failed is not None:
+                tx.subject, tx.of_run = failed.subject, failed.of_run
             row = {"code": problem.code, "fact": problem.fact}
-            tx.event("refused", f"refused: {problem.code}", row, subject=subject)
+            tx.event("refused", f"refused: {problem.code}", row)
             self._commit(tx)
         except (sqlite3.Error, StateError):
             log.exception("a refusal could not be recorded")

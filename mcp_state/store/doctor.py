@@ -31,8 +31,7 @@ __all__ = ["Finding", "Report", "Writer", "examine"]
 _CLOSE = "Close it to others: chmod {mode} {path}"
 _TRIES = 3
 _PROJECTS = """
-    SELECT shown, last_event, active, watching, blocked, done, dropped, journal, memory
-    FROM projects WHERE merged_into IS NULL ORDER BY last_event DESC, id
+    SELECT * FROM projects WHERE merged_into IS NULL ORDER BY last_event DESC, id
 """
 
 

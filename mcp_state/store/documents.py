@@ -1,4 +1,4 @@
-"""What `search` finds: one document per memory block, thread and journal entry."""
+"""What `search` finds: one document per memory block, thread, journal entry, run and blob."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from mcp_state.store.transaction import Reading, Writing
 
-KINDS = ("memory", "thread", "journal")
+KINDS = ("memory", "thread", "journal", "run", "blob")
 _KINDS_PER_PROJECT = 16
 _RANGE = 1 << 36
 _WIDE = re.compile(
@@ -55,9 +55,15 @@ def indexed(text: str) -> str:
     return unicodedata.normalize("NFC", text).replace(_PAD, " ")
 
 
-def short(text: str) -> str:
-    """The column `short` of a document with this text."""
-    return " ".join(sorted(set(short_forms(text))))
+def short(text: str, run: str = "") -> str:
+    """The column `short` of a document with this text, of this run (folded)."""
+    marks = [run_mark(run)] if run else []
+    return " ".join([*sorted(set(short_forms(text))), *marks])
+
+
+def run_mark(run: str) -> str:
+    """What stands in `short` of every document of a run, and of no other."""
+    return f"{_PAD}{run}{_PAD}"
 
 
 def short_forms(text: str) -> Iterator[str]:
@@ -74,7 +80,7 @@ def short_forms(text: str) -> Iterator[str]:
                 yield part.ljust(3, _PAD)
 
 
-def put(tx: Writing, kind: str, name: str, shown: str, text: str, seq: int) -> None:
+def put(tx: Writing, kind: str, name: str, shown: str, text: str, seq: int, run: str = "") -> None:
     """Make this the newest document of the project, replacing the one of the same subject."""
     text = indexed(text)
     tx.run(
@@ -86,7 +92,7 @@ def put(tx: Writing, kind: str, name: str, shown: str, text: str, seq: int) -> N
             "shown": shown,
             "seq": seq,
             "text": text,
-            "short": short(text),
+            "short": short(text, run),
         },
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mcp_state.errors import BadArgument
 from mcp_state.models import Event, EventPage
 from mcp_state.store.noun import Noun, reads
-from mcp_state.store.text import fold
+from mcp_state.store.text import fold, within
 from mcp_state.store.transaction import Reading, event_of
 
 _VERSION = """
@@ -18,6 +18,10 @@ _AFTER = """
 """
 _LAST = """
     SELECT * FROM event_rows WHERE project = :project AND seq > :since
+    ORDER BY seq DESC LIMIT :limit
+"""
+_LAST_CHANGES = """
+    SELECT * FROM event_rows WHERE project = :project AND seq > :since AND kind <> 'trace'
     ORDER BY seq DESC LIMIT :limit
 """
 _SUBJECT_AFTER = """
@@ -35,7 +39,36 @@ _SUBJECT_COUNT = """
         WHERE project = :project AND kind = :kind AND name = :name AND seq > :since LIMIT 1000
     )
 """
-KINDS = ("memory", "thread", "journal", "project")
+_RUN_AFTER = """
+    SELECT * FROM event_rows WHERE project = :project AND run = :name AND run <> '' AND seq > :since
+    ORDER BY seq LIMIT :limit
+"""
+_RUN_LAST = """
+    SELECT * FROM event_rows WHERE project = :project AND run = :name AND run <> ''
+    ORDER BY seq DESC LIMIT :limit
+"""
+_RUN_COUNT = """
+    SELECT count(*) FROM (
+        SELECT 1 FROM events
+        WHERE project = :project AND run = :name AND run <> '' AND seq > :since LIMIT 1000
+    )
+"""
+_EXISTS = """
+    SELECT 1 FROM events WHERE project = :project AND kind = :kind AND name = :name LIMIT 1
+"""
+KINDS = (
+    "memory",
+    "thread",
+    "journal",
+    "run",
+    "step",
+    "checkpoint",
+    "transcript",
+    "trace",
+    "blob",
+    "handoff",
+    "project",
+)
 
 
 class Events(Noun):
@@ -45,7 +78,7 @@ class Events(Noun):
     def history(
         self, tx: Reading, subject: str = "", *, since: int | None = None, limit: int = 20
     ) -> EventPage:
-        """Events of one subject (`thread:pr-830`), or of all.
+        """Events of one subject (`thread:pr-830`), or of all. `run:X` has all that was done for X.
 
         With `since`, those after that event number, the oldest of them first; without, the last
         ones. Always oldest first, at most `limit`; `more` says how many were left out on the far
@@ -60,15 +93,23 @@ class Events(Noun):
             events = [event_of(row) for row in tx.all(_LAST if since is None else _AFTER, params)]
             total = max(0, tx.totals().event - after)
         else:
-            params |= _subject(subject)
-            sql = _SUBJECT_LAST if since is None else _SUBJECT_AFTER
-            events = [event_of(row) for row in tx.all(sql, params)]
-            total = tx.scalar(_SUBJECT_COUNT, params)
+            params |= _subject(tx, subject)
+            last, forward, count = _STATEMENTS[params["kind"] == "run"]
+            rows = tx.all(last if since is None else forward, params)
+            events = [event_of(row) for row in rows]
+            total = tx.scalar(count, params)
         events.sort(key=lambda event: event.seq)
         return EventPage(events, total - len(events))
 
 
-def _subject(subject: str) -> dict[str, str]:
+_STATEMENTS = (
+    (_SUBJECT_LAST, _SUBJECT_AFTER, _SUBJECT_COUNT),
+    (_RUN_LAST, _RUN_AFTER, _RUN_COUNT),
+)
+"""Of a subject, and of a run: the last ones, those after an event, and their number."""
+
+
+def _subject(tx: Reading, subject: str) -> dict[str, str]:
     kind, colon, name = subject.partition(":")
     kind = kind.strip().lower()
     if not colon or kind not in KINDS:
@@ -76,7 +117,15 @@ def _subject(subject: str) -> dict[str, str]:
             f"subject is {subject[:60]!r}",
             f"Write KIND:NAME with a kind out of {', '.join(KINDS)}, e.g. thread:pr-830.",
         )
-    return {"kind": kind, "name": fold(name)}
+    name = fold(name)
+    names = [name, *(within(name[:at], name[at + 1 :]) for at in _slashes(name))]
+    found = (n for n in names if tx.one(_EXISTS, {"kind": kind, "name": n}) is not None)
+    return {"kind": kind, "name": next(found, name)}
+
+
+def _slashes(name: str) -> list[int]:
+    """Where RUN/NAME may be divided."""
+    return [at for at, c in enumerate(name) if c == "/"]
 
 
 def event_with_version(tx: Reading, kind: str, name: str, version: int) -> Event | None:
@@ -93,5 +142,17 @@ def last_events_of(tx: Reading, kind: str, name: str, limit: int) -> tuple[list[
 
 
 def last_events(tx: Reading, since: int, limit: int) -> list[Event]:
-    """The newest events after `since`, newest first."""
-    return [event_of(row) for row in tx.all(_LAST, {"since": since, "limit": limit})]
+    """The newest changes after `since`, newest first; traces of reads are none."""
+    return [event_of(row) for row in tx.all(_LAST_CHANGES, {"since": since, "limit": limit})]
+
+
+def last_events_of_run(tx: Reading, run: str, limit: int) -> tuple[list[Event], int]:
+    """The newest events of a run (folded), oldest first, and how many earlier ones (to 1,000)."""
+    params = {"name": run, "limit": limit, "since": 0}
+    events = [event_of(row) for row in tx.all(_RUN_LAST, params)]
+    return events[::-1], tx.scalar(_RUN_COUNT, params) - len(events)
+
+
+def count_of_run(tx: Reading, run: str, since: int) -> int:
+    """How many events a run (folded) has after an event number; at most 1,000 are counted."""
+    return tx.scalar(_RUN_COUNT, {"name": run, "since": since})

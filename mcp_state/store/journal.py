@@ -9,14 +9,15 @@ from mcp_state.errors import BadArgument, Conflict
 from mcp_state.models import JournalEntry, JournalPage
 from mcp_state.store import documents
 from mcp_state.store.noun import Noun, reads, writes
+from mcp_state.store.run_rows import named_run
 from mcp_state.store.text import clean, fold, one_line, tidy_name
 from mcp_state.store.thread_rows import no_thread
 from mcp_state.store.transaction import Params, Reading, Row, Writing, actor_of
 from mcp_state.times import from_text
 
 _INSERT = """
-    INSERT INTO journal (project, seq, id, at, actor, kind, thread, text)
-    VALUES (:project, :seq, :id, :now, :actor, :kind, :thread, :text)
+    INSERT INTO journal (project, seq, id, at, actor, kind, thread, text, run)
+    VALUES (:project, :seq, :id, :now, :actor, :kind, :thread, :text, :run)
 """
 _ENTRY = "SELECT * FROM journal_rows WHERE project = :project AND seq = :seq"
 _THREAD = "SELECT shown FROM threads WHERE project = :project AND name = :thread"
@@ -31,19 +32,23 @@ _LAST_NUMBER = """
     SELECT number FROM journal_topics
     WHERE project = :project AND topic = :topic ORDER BY seq DESC LIMIT 1
 """
+# CROSS JOIN: SQLite would rather walk the whole journal where a topic has few entries.
 _BACK = """
-    SELECT journal_rows.*, number FROM journal_topics
-    JOIN journal_rows USING (project, seq)
-    WHERE project = :project AND topic = :topic AND seq < :before
+    SELECT journal_rows.*, number FROM journal_topics CROSS JOIN journal_rows
+    WHERE journal_topics.project = :project AND topic = :topic AND journal_topics.seq < :before
+        AND journal_rows.project = :project AND journal_rows.seq = journal_topics.seq
         AND (:agent = '' OR agent = :agent) AND (:kind = '' OR kind = :kind)
-    ORDER BY seq DESC LIMIT :limit
+        AND (:run = '' OR run = :run)
+    ORDER BY journal_topics.seq DESC LIMIT :limit
 """
 _FORWARD = """
-    SELECT journal_rows.*, number FROM journal_topics
-    JOIN journal_rows USING (project, seq)
-    WHERE project = :project AND topic = :topic AND seq > :since AND seq < :before
+    SELECT journal_rows.*, number FROM journal_topics CROSS JOIN journal_rows
+    WHERE journal_topics.project = :project AND topic = :topic
+        AND journal_topics.seq > :since AND journal_topics.seq < :before
+        AND journal_rows.project = :project AND journal_rows.seq = journal_topics.seq
         AND (:agent = '' OR agent = :agent) AND (:kind = '' OR kind = :kind)
-    ORDER BY seq LIMIT :limit
+        AND (:run = '' OR run = :run)
+    ORDER BY journal_topics.seq LIMIT :limit
 """
 _NOW = 1 << 62
 SHORTEN = "Shorten it, or write several entries; nothing was saved."
@@ -60,19 +65,23 @@ class Journal(Noun):
         *,
         kind: str = "",
         thread: str = "",
+        run: str = "",
         idempotency_key: str = "",
     ) -> JournalEntry:
         """Write one entry. The same `idempotency_key` gives the first entry, marked `repeated`.
 
+        Without `run` it belongs to the open run that this session last worked on.
+
         Raises:
             BadArgument: the text is empty.
-            NotFound: there is no such thread.
+            NotFound: there is no such thread or run.
             Conflict: the idempotency key was used with another text.
             OverLimit: longer than an entry may be.
         """
         if not text.strip():
             raise BadArgument("text is empty", "Say what happened.")
         tx.subject = ("journal", str(tx.seq))
+        tx.of_run = named_run(tx, run) or tx.current_run()
         kind = fold(tx.name(kind, "kind")) if kind else ""
         name = fold(tidy_name(thread, "thread")) if thread else ""
         text = tx.text(text, "the entry", tx.limits.entry, SHORTEN)
@@ -87,12 +96,11 @@ class Journal(Noun):
             )
         seq, agent = tx.seq, tx.caller.actor.agent
         row = {"id": tx.clock.new_id("j-"), "kind": kind, "thread": name, "text": text}
+        row["run"] = tx.of_run
         tx.run(_INSERT, row)
-        for topic, value in (("", "all"), ("agent:", agent), ("kind:", kind), ("thread:", name)):
-            if value:
-                tx.run(_TOPIC, {"topic": topic + (value if topic else "")})
+        _file(tx, seq, agent, row)
         tx.event("append", one_line(text.strip().partition("\n")[0], 120), row)
-        documents.put(tx, "journal", str(seq), str(seq), text, seq)
+        documents.put(tx, "journal", str(seq), str(seq), text, seq, tx.of_run)
         if name:
             documents.refer(tx, "thread", name)
         if idempotency_key:
@@ -108,6 +116,7 @@ class Journal(Noun):
         before: int | None = None,
         since: int | None = None,
         thread: str = "",
+        run: str = "",
         kind: str = "",
         actor: str = "",
     ) -> JournalPage:
@@ -117,12 +126,19 @@ class Journal(Noun):
         is an agent's name.
 
         Raises:
-            NotFound: there is no such thread.
+            NotFound: there is no such thread or run.
         """
         thread = tidy_name(thread, "thread") if thread.strip() else ""
         if thread and tx.one(_THREAD, {"thread": fold(thread)}) is None:
             raise no_thread(tx, thread, "Leave thread out to read all entries.")
-        return tail(tx, limit, before, since, thread, kind, actor)
+        return tail(tx, limit, before, since, thread, kind, actor, named_run(tx, run))
+
+
+def _file(tx: Writing, seq: int, agent: str, row: Params) -> None:
+    """List an entry under all that it can be asked for by."""
+    topics = {"agent:": agent, "kind:": row["kind"], "thread:": row["thread"], "run:": row["run"]}
+    for topic in ("", *(word + value for word, value in topics.items() if value)):
+        tx.run(_TOPIC, {"topic": topic, "seq": seq})
 
 
 def tail(
@@ -133,11 +149,14 @@ def tail(
     thread: str = "",
     kind: str = "",
     agent: str = "",
+    run: str = "",
 ) -> JournalPage:
-    """The page of entries that `Journal.tail` describes."""
+    """The page of entries that `Journal.tail` describes; `run` is folded."""
     kind, agent = fold(kind), clean(agent)[0].strip()
     if thread.strip():
         topic = f"thread:{fold(thread)}"
+    elif run:
+        topic, run = f"run:{run}", ""
     elif agent:
         topic, agent = f"agent:{agent}", ""
     elif kind:
@@ -150,13 +169,14 @@ def tail(
         "since": since,
         "agent": agent,
         "kind": kind,
+        "run": run,
         "limit": limit,
     }
     rows = tx.all(_BACK if since is None else _FORWARD, params)
     if since is None:
         rows.reverse()
     entries = [entry_of(row) for row in rows]
-    if agent or kind:
+    if agent or kind or run:
         return JournalPage(entries, *_beyond(tx, params, rows))
     total: int = tx.scalar(_LAST_NUMBER, params) or 0
     if not rows:
@@ -184,6 +204,7 @@ def entry_of(row: Row, *, repeated: bool = False) -> JournalEntry:
         kind=row["kind"],
         thread=row["thread_shown"],
         text=row["text"],
+        run=row["run_shown"],
         repeated=repeated,
     )
 

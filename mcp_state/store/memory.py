@@ -3,80 +3,139 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mcp_state.errors import BadArgument, Conflict, Locked, NotFound, OverLimit, VersionConflict
-from mcp_state.models import MemoryBlock, MemoryPage, MissingBlock
+from mcp_state.models import Event, MemoryBlock, MemoryPage, MissingBlock
 from mcp_state.store import documents
 from mcp_state.store.events import event_with_version
 from mcp_state.store.noun import Noun, reads, writes
-from mcp_state.store.text import clean, fold, one_line, quoted, tidy_name
-from mcp_state.store.transaction import Reading, Row, Writing, actor_of, time_of
+from mcp_state.store.run_rows import find_run
+from mcp_state.store.text import clean, fold, one_line, quoted, tidy_name, within
+from mcp_state.store.transaction import Reading, Row, Writing, actor_of, event_of, time_of
 from mcp_state.times import ago, duration, from_text, to_text
 
 _BLOCK = """
     SELECT * FROM memory_rows
-    WHERE project = :project AND run = '' AND name = :name
+    WHERE project = :project AND run = :run AND name = :name
 """
 _BLOCKS = """
     SELECT * FROM memory_rows
-    WHERE project = :project AND run = '' AND value IS NOT NULL
+    WHERE project = :project AND run = :run AND value IS NOT NULL
         AND (expires_at IS NULL OR expires_at > :now)
     ORDER BY name LIMIT :limit
 """
 _RECENT = """
     SELECT * FROM memory_rows
-    WHERE project = :project AND run = '' AND value IS NOT NULL
+    WHERE project = :project AND run = :run AND value IS NOT NULL
         AND (expires_at IS NULL OR expires_at > :now)
     ORDER BY changed DESC LIMIT :limit
 """
 _SET = """
-    INSERT INTO memory (project, name, shown, value, version,
+    INSERT INTO memory (project, run, name, shown, value, version,
                         changed, changed_at, changed_by, expires_at)
-    VALUES (:project, :name, :shown, :value, :version, :seq, :now, :actor, :expires_at)
+    VALUES (:project, :run, :name, :shown, :value, :version, :seq, :now, :actor, :expires_at)
     ON CONFLICT (project, run, name) DO UPDATE
        SET value = excluded.value, version = excluded.version, changed = excluded.changed,
            changed_at = excluded.changed_at, changed_by = excluded.changed_by,
            expires_at = excluded.expires_at
 """
-_LOCK = "UPDATE memory SET locked = :reason WHERE project = :project AND run = '' AND name = :name"
+_LOCK = """
+    UPDATE memory SET locked = :reason WHERE project = :project AND run = :run AND name = :name
+"""
+_KEYS = "SELECT name FROM memory WHERE project = :project AND run = :run ORDER BY name"
+_BEFORE = """
+    SELECT * FROM event_rows
+    WHERE project = :project AND kind = 'memory' AND name = :name AND seq <= :until
+        AND operation <> 'refused'
+    ORDER BY seq DESC LIMIT 1
+"""
+
+_CHANGED = """
+    SELECT shown, version, value, expires_at FROM memory
+    WHERE project = :project AND run = :run AND changed > :since
+    ORDER BY changed DESC LIMIT :limit
+"""
 
 SHORTEN = "Shorten it, or split it over several keys; nothing was changed."
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a block is: its key as shown, in the project's memory or in that of a run."""
+
+    key: str
+    run: str = ""
+    run_shown: str = ""
+
+    @property
+    def params(self) -> dict[str, str]:
+        return {"run": self.run, "name": fold(self.key)}
+
+    @property
+    def subject(self) -> tuple[str, str]:
+        return "memory", within(self.run, fold(self.key))
+
+    @property
+    def shown(self) -> str:
+        return f"{self.run_shown}/{self.key}" if self.run else self.key
+
+    def __str__(self) -> str:
+        of = f" of run {self.run_shown!r}" if self.run else ""
+        return f"block {self.key!r}{of}"
+
+    def call(self) -> str:
+        run = f", run_id={quoted(self.run_shown)}" if self.run else ""
+        return f"memory_get(key={quoted(self.key)}{run})"
+
+    def unlock(self) -> str:
+        """What a person runs to unlock it."""
+        run = f" --run {shlex.quote(self.run_shown)}" if self.run else ""
+        dashes = " --" if self.key.startswith("-") else ""
+        return f"mcp-state memory unlock{run}{dashes} {shlex.quote(self.key)}"
+
+
 class Memory(Noun):
-    """The blocks of one project."""
+    """The blocks of one project, and of its runs: `run` names one, empty is the project."""
 
     @reads
     def get(
-        self, tx: Reading, key: str, *, version: int | None = None
+        self, tx: Reading, key: str, *, run: str = "", version: int | None = None
     ) -> MemoryBlock | MissingBlock:
         """One block, at its current version or at an earlier one.
 
         Raises:
-            NotFound: the block never had that version, or its value was purged.
+            NotFound: there is no such run, the block never had that version, or it was purged.
         """
-        key = tidy_name(key, "key")
-        row = tx.one(_BLOCK, {"name": fold(key)})
+        place = _place(tx, tidy_name(key, "key"), run)
+        row = tx.one(_BLOCK, place.params)
         if version is not None:
-            return _at_version(tx, key, row, version)
+            return _at_version(tx, place, row, version)
         if row is None or not _exists(row, tx.now):
-            page = _page(tx, 30)
+            page = _page(tx, place.run, place.run_shown, 30)
             return MissingBlock(
-                key=key if row is None else row["shown"],
+                key=place.key if row is None else row["shown"],
                 version=0 if row is None else row["version"],
                 expired_at=None
                 if row is None or row["value"] is None
                 else time_of(row["expires_at"]),
                 keys=[block.key for block in page.blocks],
                 count=page.count,
+                run=place.run_shown,
             )
-        return block_of(tx, row)
+        return block_of(tx, row, place.run_shown)
 
     @reads
-    def blocks(self, tx: Reading, *, limit: int = 1000) -> MemoryPage:
-        """All blocks by name, at most `limit` of them."""
-        return _page(tx, limit)
+    def blocks(self, tx: Reading, *, run: str = "", limit: int = 1000) -> MemoryPage:
+        """All blocks by name, at most `limit` of them.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        place = _place(tx, "", run)
+        return _page(tx, place.run, place.run_shown, limit)
 
     @writes
     def set(
@@ -85,6 +144,7 @@ class Memory(Noun):
         key: str,
         value: str,
         *,
+        run: str = "",
         expected_version: int | None = None,
         ttl: str = "",
     ) -> MemoryBlock:
@@ -92,19 +152,20 @@ class Memory(Noun):
 
         Raises:
             BadArgument: the value is empty.
+            NotFound: there is no such run.
             VersionConflict: it moved on since `expected_version` (0: it must not exist).
             OverLimit: longer than a block may be; the old value stays.
             Locked: a person locked it.
         """
-        key, row = _writable(tx, key, expected_version)
+        place, row = _writable(tx, key, run, expected_version)
         if not value:
             raise BadArgument(
-                f"value is empty, and block {key!r} was left as it is",
+                f"value is empty, and {place} was left as it is",
                 "To remove a block, use memory_delete.",
             )
-        value = tx.text(value, f"block {key!r}", tx.limits.block, SHORTEN)
+        value = tx.text(value, str(place), tx.limits.block, SHORTEN)
         expires_at = to_text(tx.at + duration(ttl, "ttl")) if ttl else None
-        return _store(tx, key, row, value, expires_at, "set")
+        return _store(tx, place, row, value, expires_at, "set")
 
     @writes
     def append(
@@ -113,6 +174,7 @@ class Memory(Noun):
         key: str,
         text: str,
         *,
+        run: str = "",
         expected_version: int | None = None,
         idempotency_key: str = "",
     ) -> MemoryBlock:
@@ -123,121 +185,130 @@ class Memory(Noun):
 
         Raises:
             BadArgument: the text is empty.
+            NotFound: there is no such run.
             Conflict: the idempotency key was used with another text or block.
             VersionConflict: it moved on since `expected_version`.
             OverLimit: the block would be longer than it may be; the old value stays.
             Locked: a person locked it.
         """
-        key = tx.name(key, "key")
-        tx.subject = ("memory", fold(key))
-        digest = hashlib.sha256(f"{fold(key)}\0{clean(text)[0]}".encode()).hexdigest()
+        place = _enter(tx, tx.name(key, "key"), run)
+        digest = hashlib.sha256(f"{place.subject[1]}\0{clean(text)[0]}".encode()).hexdigest()
         if idempotency_key:
             idempotency_key = tx.name(idempotency_key, "idempotency_key")
             if (first := tx.remembered("memory_append", idempotency_key)) is not None:
-                return _again(tx, key, idempotency_key, digest, *first)
-        key, row = _writable(tx, key, expected_version)
+                return _again(tx, place, idempotency_key, digest, *first)
+        place, row = _writable(tx, key, run, expected_version)
         if not text:
             raise BadArgument("text is empty", "Give the text to add.")
         old = row["value"] if row is not None and _exists(row, tx.now) else ""
         keep = row["expires_at"] if old and row is not None else None
-        value = old + tx.text(text, f"block {key!r}", tx.limits.block, SHORTEN)
+        value = old + tx.text(text, str(place), tx.limits.block, SHORTEN)
         if len(value) > tx.limits.block:
             raise OverLimit.of(
-                f"block {key!r}",
+                str(place),
                 len(value),
                 tx.limits.block,
                 "Nothing was added. Condense it with memory_set, or append to another key.",
             )
-        tx.text(value, f"block {key!r}", tx.limits.block, SHORTEN)  # a secret in two halves
-        block = _store(tx, key, row, value, keep, "append")
+        tx.text(value, str(place), tx.limits.block, SHORTEN)  # a secret in two halves
+        block = _store(tx, place, row, value, keep, "append")
         if idempotency_key:
             tx.remember("memory_append", idempotency_key, digest, block.version)
         return block
 
     @writes
-    def delete(self, tx: Writing, key: str, *, expected_version: int | None = None) -> MemoryBlock:
+    def delete(
+        self, tx: Writing, key: str, *, run: str = "", expected_version: int | None = None
+    ) -> MemoryBlock:
         """Delete a block; its versions stay in history. Returns it as it was.
 
         Raises:
-            NotFound: there is no such block.
+            NotFound: there is no such block or run.
             VersionConflict: it moved on since `expected_version`.
             Locked: a person locked it.
         """
-        key, row = _writable(tx, key, expected_version)
+        place, row = _writable(tx, key, run, expected_version)
         if row is None or not _exists(row, tx.now):
-            raise _no_block(tx, key)
+            raise _no_block(tx, place)
         version = row["version"] + 1
-        _write(tx, key, None, version, None)
+        _write(tx, place, None, version, None)
         tx.event("delete", f"deleted, was version {row['version']}", None, version=version)
-        documents.remove(tx, "memory", fold(key))
-        return block_of(tx, row)
+        documents.remove(tx, *place.subject)
+        return block_of(tx, row, place.run_shown)
 
     @writes
-    def restore(self, tx: Writing, key: str, version: int) -> MemoryBlock:
+    def restore(self, tx: Writing, key: str, version: int, *, run: str = "") -> MemoryBlock:
         """Make an old version current, as a new version.
 
         Raises:
-            NotFound: the block never had that version, or it holds nothing.
+            NotFound: there is no such run, the block never had that version, or it holds nothing.
             Locked: a person locked it.
         """
-        key, row = _writable(tx, key, None)
-        old = _at_version(tx, key, row, version)
-        return _store(tx, key, row, old.value, None, "restore", f"version {version} restored")
+        place, row = _writable(tx, key, run, None)
+        old = _at_version(tx, place, row, version)
+        return _store(tx, place, row, old.value, None, "restore", f"version {version} restored")
 
     @writes
-    def lock(self, tx: Writing, key: str, reason: str) -> MemoryBlock:
+    def lock(self, tx: Writing, key: str, reason: str, *, run: str = "") -> MemoryBlock:
         """Keep tools from changing a block; an empty `reason` unlocks it. For people.
 
         Raises:
-            NotFound: there is no such block.
+            NotFound: there is no such block or run.
         """
-        key = tidy_name(key, "key")
-        tx.subject = ("memory", fold(key))
-        row = tx.one(_BLOCK, {"name": fold(key)})
+        place = _enter(tx, tidy_name(key, "key"), run)
+        row = tx.one(_BLOCK, place.params)
         unlocks = row is not None and row["locked"] and not reason and row["value"] is not None
         if row is None or not (unlocks or _exists(row, tx.now)):
-            raise _no_block(tx, key)
+            raise _no_block(tx, place)
         reason = tx.text(reason, "the reason", tx.limits.text, "Say it shorter.")
-        tx.run(_LOCK, {"name": fold(key), "reason": reason})
-        row = tx.one(_BLOCK, {"name": fold(key)})
+        tx.run(_LOCK, place.params | {"reason": reason})
+        row = tx.one(_BLOCK, place.params)
         assert row is not None
         summary = f"locked: {one_line(reason)}" if reason else "unlocked"
         tx.event("lock" if reason else "unlock", summary, row_of(row))
-        return block_of(tx, row)
+        return block_of(tx, row, place.run_shown)
 
 
-def _writable(tx: Writing, key: str, expected_version: int | None) -> tuple[str, Row | None]:
-    """The name as first written and the row to change, if it may be changed."""
-    key = tx.name(key, "key")
-    tx.subject = ("memory", fold(key))
-    row = tx.one(_BLOCK, {"name": fold(key)})
+def _place(tx: Reading, key: str, run: str) -> _Place:
+    if not run.strip():
+        return _Place(key)
+    row = find_run(tx, run)
+    return _Place(key, row["name"], row["shown"])
+
+
+def _enter(tx: Writing, key: str, run: str) -> _Place:
+    """The place, as the subject of the transaction."""
+    place = _place(tx, key, run)
+    tx.subject, tx.of_run = place.subject, place.run or None
+    return place
+
+
+def _writable(
+    tx: Writing, key: str, run: str, expected_version: int | None
+) -> tuple[_Place, Row | None]:
+    """The place, its key as first written, and the row to change, if it may be changed."""
+    place = _enter(tx, tx.name(key, "key"), run)
+    row = tx.one(_BLOCK, place.params)
     if row is None:
         current, by = 0, ""
     else:
-        key = row["shown"]
+        place = replace(place, key=row["shown"])
         current = row["version"] if _exists(row, tx.now) else 0
         when = ago(from_text(row["changed_at"]), tx.at)
         by = f"written by {one_line(row['agent'], 40)} {when}"
     if expected_version is not None and expected_version != current:
-        raise VersionConflict.of(
-            f"block {key!r}",
-            expected_version,
-            current,
-            by,
-            f"memory_get(key={quoted(key)})",
-            "write",
-        )
+        raise VersionConflict.of(str(place), expected_version, current, by, place.call(), "write")
     if row is not None and row["locked"]:
         raise Locked(
-            f"block {key!r} was locked by a person: {one_line(row['locked'], 400)}",
-            f"Leave it, or ask for `mcp-state memory unlock {key}`.",
+            f"{place} was locked by a person: {one_line(row['locked'], 400)}",
+            f"Leave it, or ask for `{place.unlock()}`.",
         )
-    return key, row
+    return place, row
 
 
 def _store(
     tx: Writing,
-    key: str,
+    place: _Place,
     row: Row | None,
     value: str,
     expires_at: str | None,
@@ -245,67 +316,100 @@ def _store(
     summary: str = "",
 ) -> MemoryBlock:
     version = 1 if row is None else row["version"] + 1
-    _write(tx, key, value, version, expires_at)
-    stored = tx.one(_BLOCK, {"name": fold(key)})
+    _write(tx, place, value, version, expires_at)
+    stored = tx.one(_BLOCK, place.params)
     assert stored is not None
     size = f"{len(value)} char{'' if len(value) == 1 else 's'}"
     seq = tx.event(operation, f"{summary or operation}, {size}", row_of(stored), version=version)
-    documents.put(tx, "memory", fold(key), key, f"{key}\n{value}", seq)
-    return block_of(tx, stored)
+    index(tx, place.run, place.shown, stored, seq)
+    return block_of(tx, stored, place.run_shown)
 
 
-def _write(tx: Writing, key: str, value: str | None, version: int, expires_at: str | None) -> None:
+def index(tx: Writing, run: str, shown: str, row: Row, seq: int) -> None:
+    """Make a block findable, under its key or RUN/KEY."""
+    name = within(run, row["name"])
+    documents.put(tx, "memory", name, shown, text_of(row), seq, run)
+
+
+def _write(
+    tx: Writing, place: _Place, value: str | None, version: int, expires_at: str | None
+) -> None:
     tx.run(
         _SET,
-        {
-            "name": fold(key),
-            "shown": key,
-            "value": value,
-            "version": version,
-            "expires_at": expires_at,
-        },
+        place.params
+        | {"shown": place.key, "value": value, "version": version, "expires_at": expires_at},
     )
 
 
 def _again(
-    tx: Writing, key: str, idempotency_key: str, digest: str, first: str, version: int
+    tx: Writing, place: _Place, idempotency_key: str, digest: str, first: str, version: int
 ) -> MemoryBlock:
     if first != digest:
         raise Conflict(
             f"idempotency key {idempotency_key!r} was used for another append",
             "Use a new key for a new text.",
         )
-    row = tx.one(_BLOCK, {"name": fold(key)})
+    row = tx.one(_BLOCK, place.params)
     assert row is not None
     if row["value"] is None:
-        return _at_version(tx, key, row, version, repeated=True)
-    return block_of(tx, row, repeated=True)
+        return replace(_at_version(tx, place, row, version), repeated=True)
+    return replace(block_of(tx, row, place.run_shown), repeated=True)
 
 
-def _at_version(
-    tx: Reading, key: str, row: Row | None, version: int, *, repeated: bool = False
-) -> MemoryBlock:
-    event = event_with_version(tx, "memory", fold(key), version)
+def _at_version(tx: Reading, place: _Place, row: Row | None, version: int) -> MemoryBlock:
+    event = event_with_version(tx, *place.subject, version)
     if row is None:
-        raise _no_block(tx, key)
+        raise _no_block(tx, place)
     if event is None or event.row is None:
-        fact = f"block {key!r} has no version {version}; its last one is {row['version']}"
+        fact = f"{place} has no version {version}; its last one is {row['version']}"
         if event is not None:
-            fact = f"version {version} of block {key!r} is its deletion and holds nothing"
-        raise NotFound(fact, f"history(subject={quoted('memory:' + key)}) lists the versions.")
+            fact = f"version {version} of {place} is its deletion and holds nothing"
+        subject = quoted(f"memory:{place.shown}")
+        raise NotFound(fact, f"history(subject={subject}) lists the versions.")
+    block = _block_in(tx, event, place.run_shown)
+    return replace(block, expires_at=None, locked="", current=row["version"] == version)
+
+
+def _block_in(tx: Reading, event: Event, run: str) -> MemoryBlock:
+    """The block as an event left it."""
+    row = event.row
+    assert row is not None
     return MemoryBlock(
-        key=event.row["key"],
-        value=event.row["value"],
-        version=version,
+        key=row["key"],
+        value=row["value"],
+        version=row["version"],
         limit=tx.limits.block,
         changed_at=event.at,
         changed_by=event.actor,
-        current=row["version"] == version,
-        repeated=repeated,
+        expires_at=time_of(row["expires_at"]),
+        locked=row["locked"],
+        run=run,
     )
 
 
-def block_of(tx: Reading, row: Row, *, repeated: bool = False) -> MemoryBlock:
+def blocks_at(tx: Reading, run: str, run_shown: str, until: int, at: str) -> list[MemoryBlock]:
+    """The blocks of a run (folded) as they were at event `until`, which was written `at`."""
+    blocks: list[MemoryBlock] = []
+    for name in tx.all(_KEYS, {"run": run}):
+        row = tx.one(_BEFORE, {"name": within(run, name["name"]), "until": until})
+        event = None if row is None else event_of(row)
+        if event is not None and event.row is not None:
+            expires_at = event.row["expires_at"]
+            if expires_at is None or expires_at > at:
+                blocks.append(_block_in(tx, event, run_shown))
+    return blocks
+
+
+def keys_changed_since(tx: Reading, run: str, seq: int, limit: int) -> list[tuple[str, int]]:
+    """Blocks of a run (folded) that were written after an event, and their versions now.
+
+    The last changed come first; the version of a deleted one is 0.
+    """
+    rows = tx.all(_CHANGED, {"run": run, "since": seq, "limit": limit})
+    return [(row["shown"], row["version"] if _exists(row, tx.now) else 0) for row in rows]
+
+
+def block_of(tx: Reading, row: Row, run: str = "") -> MemoryBlock:
     """The model of a row that holds a value."""
     return MemoryBlock(
         key=row["shown"],
@@ -316,13 +420,13 @@ def block_of(tx: Reading, row: Row, *, repeated: bool = False) -> MemoryBlock:
         changed_by=actor_of(row),
         expires_at=time_of(row["expires_at"]),
         locked=row["locked"],
-        repeated=repeated,
+        run=run,
     )
 
 
 def recent_blocks(tx: Reading, limit: int) -> list[MemoryBlock]:
-    """The blocks that were changed last."""
-    return [block_of(tx, row) for row in tx.all(_RECENT, {"limit": limit})]
+    """The blocks of the project that were changed last."""
+    return [block_of(tx, row) for row in tx.all(_RECENT, {"run": "", "limit": limit})]
 
 
 def row_of(row: Row) -> dict[str, Any]:
@@ -336,16 +440,25 @@ def row_of(row: Row) -> dict[str, Any]:
     }
 
 
+def text_of(row: Row) -> str:
+    """What `search` reads of a block."""
+    return f"{row['shown']}\n{row['value']}"
+
+
 def _exists(row: Row, now: str) -> bool:
     return row["value"] is not None and (row["expires_at"] is None or row["expires_at"] > now)
 
 
-def _page(tx: Reading, limit: int) -> MemoryPage:
-    blocks = [block_of(tx, row) for row in tx.all(_BLOCKS, {"limit": limit})]
-    count = tx.totals().memory if len(blocks) == limit else len(blocks)
-    return MemoryPage(blocks, count)
+def _page(tx: Reading, run: str, run_shown: str, limit: int) -> MemoryPage:
+    rows = tx.all(_BLOCKS, {"run": run, "limit": limit + 1})
+    blocks = [block_of(tx, row, run_shown) for row in rows[:limit]]
+    count = len(rows)
+    if count > limit and not run:
+        count = max(count, tx.totals().memory)
+    return MemoryPage(blocks, count, run_shown)
 
 
-def _no_block(tx: Reading, key: str) -> NotFound:
-    keys = [block.key for block in _page(tx, 30).blocks]
-    return NotFound.named("block", key, keys[:5], "memory_get without a key shows all blocks.")
+def _no_block(tx: Reading, place: _Place) -> NotFound:
+    keys = [block.key for block in _page(tx, place.run, place.run_shown, 30).blocks]
+    kind = f"block of run {place.run_shown!r}" if place.run else "block"
+    return NotFound.named(kind, place.key, keys[:5], "memory_get without a key shows all blocks.")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mcp_state.errors import BadArgument, Conflict, NotFound
 from mcp_state.models import Project
-from mcp_state.store import documents, thread_rows
+from mcp_state.store import blobs, documents, thread_rows
 from mcp_state.store.noun import Noun, reads, writes
 from mcp_state.store.text import LONGEST_NAME, fold, tidy_name
 from mcp_state.store.transaction import Reading, Row, Writing, time_of, totals_of
@@ -37,14 +37,24 @@ _SET_NAME = """
 _RENAME = "UPDATE projects SET shown = :shown WHERE id = :project"
 
 _MEMORY_CLASHES = """
-    SELECT name, shown FROM memory WHERE project = :project
+    SELECT name, shown FROM memory WHERE project = :project AND run = ''
         AND EXISTS (SELECT 1 FROM memory AS there
-                    WHERE there.project = :into AND there.name = memory.name)
+                    WHERE there.project = :into AND there.run = '' AND there.name = memory.name)
 """
 _THREAD_CLASHES = """
     SELECT name, shown FROM threads WHERE project = :project
         AND EXISTS (SELECT 1 FROM threads AS there
                     WHERE there.project = :into AND there.name = threads.name)
+"""
+_RUN_CLASHES = """
+    SELECT name, shown FROM runs WHERE project = :project
+        AND EXISTS (SELECT 1 FROM runs AS there
+                    WHERE there.project = :into AND there.name = runs.name)
+"""
+_BLOB_CLASHES = """
+    SELECT ours.key, there.version, there.expires_at FROM blobs AS ours
+    JOIN blobs AS there ON there.project = :into AND there.key = ours.key
+    WHERE ours.project = :project
 """
 _TAKEN = """
     SELECT 1 FROM events
@@ -78,6 +88,11 @@ _KEEP_THREAD_APART = (
     WHERE project = :project AND kind = 'journal' AND json_extract(row, '$.thread') = :old
     """,
     """
+    UPDATE events SET row = json_set(row, '$.thread', :name)
+    WHERE project = :project AND kind = 'run' AND json_extract(row, '$.thread') = :old
+    """,
+    "UPDATE runs SET thread = :name WHERE project = :project AND thread = :old",
+    """
     UPDATE events SET row = json_set(row, '$.depends_on', json((
         SELECT json_group_array(iif(value = :old_shown, :shown, value))
         FROM json_each(row, '$.depends_on')
@@ -86,6 +101,53 @@ _KEEP_THREAD_APART = (
         AND EXISTS (SELECT 1 FROM json_each(row, '$.depends_on') WHERE value = :old_shown)
     """,
 )
+_KEEP_RUN_APART = (
+    "UPDATE runs SET name = :name, shown = :shown WHERE project = :project AND name = :old",
+    "UPDATE memory SET run = :name WHERE project = :project AND run = :old",
+    "UPDATE journal SET run = :name WHERE project = :project AND run = :old",
+    """
+    UPDATE journal_topics SET topic = 'run:' || :name
+    WHERE project = :project AND topic = 'run:' || :old
+    """,
+    """
+    UPDATE events SET row = json_set(row, '$.run', :name)
+    WHERE project = :project AND kind = 'journal' AND json_extract(row, '$.run') = :old
+    """,
+    """
+    UPDATE events SET name = :name, row = CASE
+        WHEN kind = 'run' AND operation <> 'refused' THEN json_set(row, '$.name', :shown)
+        ELSE row END
+    WHERE project = :project AND kind IN ('run', 'transcript', 'trace') AND name = :old
+    """,
+    """
+    UPDATE events SET name = :name || substr(name, length(:old) + 1), row = CASE
+        WHEN kind = 'memory' OR operation = 'refused' THEN row
+        ELSE json_set(row, '$.name', :shown
+            || substr(json_extract(row, '$.name'), length(:old_shown) + 1)) END
+    WHERE project = :project AND kind IN ('memory', 'step', 'checkpoint')
+        AND substr(name, 1, length(:old) + 1) = :old || char(31)
+    """,
+    "UPDATE events SET run = :name WHERE project = :project AND run = :old",
+    """
+    UPDATE documents SET short = replace(short, :old_mark, :mark),
+        name = iif(instr(name, char(31)) > 0, :name || substr(name, length(:old) + 1), name),
+        shown = iif(
+            instr(name, char(31)) > 0, :shown || substr(shown, length(:old_shown) + 1), shown
+        )
+    WHERE project = :project AND instr(short, :old_mark) > 0
+    """,
+)
+_KEEP_BLOB_ONCE = (
+    """
+    UPDATE events SET version = version + :version,
+        row = json_set(row, '$.version', json_extract(row, '$.version') + :version)
+    WHERE project = :project AND kind = 'blob' AND name = :key AND version IS NOT NULL
+    """,
+    "UPDATE blobs SET version = version + :version WHERE project = :project AND key = :key",
+    "DELETE FROM blobs WHERE project = :into AND key = :key",
+    "DELETE FROM documents WHERE project = :into AND kind = 'blob' AND name = :key",
+)
+_BLOB = "SELECT * FROM blob_rows WHERE project = :project AND key = :key"
 _DOCUMENT = """
     SELECT text FROM documents WHERE project = :project AND kind = :kind AND name = :old
 """
@@ -117,6 +179,24 @@ _MOVE = (
         lease_token = iif(lease_token > 0, lease_token + :offset, 0)
     WHERE project = :project
     """,
+    "DELETE FROM session_runs WHERE project = :project",
+    "UPDATE checkpoints SET seq = seq + :offset WHERE project = :project",
+    """
+    UPDATE steps SET created = created + :offset, changed = changed + :offset
+    WHERE project = :project
+    """,
+    "UPDATE attempts SET begun = begun + :offset, ended = ended + :offset WHERE project = :project",
+    "UPDATE messages SET seq = seq + :offset WHERE project = :project",
+    """
+    UPDATE runs SET project = :into, created = created + :offset, changed = changed + :offset,
+        touched = touched + :offset
+    WHERE project = :project
+    """,
+    """
+    UPDATE blobs SET project = :into, created = created + :offset, changed = changed + :offset
+    WHERE project = :project
+    """,
+    "UPDATE handoffs SET project = :into, created = created + :offset WHERE project = :project",
     "UPDATE journal SET project = :into, seq = seq + :offset WHERE project = :project",
     """
     INSERT INTO journal_topics (project, topic, seq, number)
@@ -142,17 +222,24 @@ _MOVE = (
     """,
     "DELETE FROM idempotency WHERE project = :project",
     """
-    UPDATE projects SET (last_event, active, watching, blocked, done, dropped, journal, memory) = (
+    UPDATE projects SET (
+        last_event, active, watching, blocked, done, dropped, journal, memory,
+        open, completed, failed, abandoned, stopped
+    ) = (
         SELECT projects.last_event + source.last_event, projects.active + source.active,
             projects.watching + source.watching, projects.blocked + source.blocked,
             projects.done + source.done, projects.dropped + source.dropped,
-            projects.journal + source.journal, projects.memory + source.memory
+            projects.journal + source.journal, projects.memory + source.memory,
+            projects.open + source.open, projects.completed + source.completed,
+            projects.failed + source.failed, projects.abandoned + source.abandoned,
+            projects.stopped + source.stopped
         FROM projects AS source WHERE source.id = :project
     ) WHERE id = :into
     """,
     """
     UPDATE projects SET merged_into = :into, last_event = 0, active = 0, watching = 0,
-        blocked = 0, done = 0, dropped = 0, journal = 0, memory = 0
+        blocked = 0, done = 0, dropped = 0, journal = 0, memory = 0, open = 0, completed = 0,
+        failed = 0, abandoned = 0, stopped = 0
     WHERE id = :project
     """,
     "UPDATE projects SET merged_into = :into WHERE merged_into = :project",
@@ -161,7 +248,7 @@ _MOVE = (
 )
 _APPEND_ONLY = """
     SELECT name, sql FROM sqlite_schema
-    WHERE type = 'trigger' AND name IN ('events_are_final', 'journal_is_final')
+    WHERE type = 'trigger' AND name IN ('events_are_final', 'journal_is_final', 'blobs_are_kept')
 """
 _LEASED = """
     SELECT name, holder_agent FROM thread_rows
@@ -213,8 +300,9 @@ class Projects(Noun):
     def merge(self, tx: Writing, into: str) -> Project:
         """Move everything of the project into another, in one transaction.
 
-        Events get new numbers, after those of the other project. Threads and blocks whose names
-        are taken there are kept apart as `name (from SOURCE)`, with their history. Leases end.
+        Events get new numbers, after those of the other project. Threads, blocks and runs whose
+        names are taken there are kept apart as `name (from SOURCE)`, with their history; a blob
+        that both have becomes one, with the longer of its lifetimes. Leases end.
         An idempotency key that both used stays with the call of the other project.
 
         Returns:
@@ -239,6 +327,7 @@ class Projects(Noun):
         for name, _ in lifted:
             tx.run(f"DROP TRIGGER {name}")
         apart = _keep_apart(tx, source, target)
+        lifetimes = _keep_blobs_once(tx, target)
         _move(tx, target, offset)
         for _, sql in lifted:
             tx.run(sql)
@@ -246,6 +335,7 @@ class Projects(Noun):
         renamed = {old: fold(new) for kind, old, new in apart if kind == "thread"}
         for name, holder in leased:
             _end_lease(tx, renamed.get(name) or name, holder, source)
+        _extend(tx, lifetimes)
         row = {
             "name": tx.scalar(_SHOWN, {"id": target}),
             "merged": source,
@@ -270,11 +360,12 @@ def _keep_apart(tx: Writing, source: str, target: int) -> Sequence[tuple[str, st
     for kind, clashes, statements in (
         ("memory", _MEMORY_CLASHES, _KEEP_BLOCK_APART),
         ("thread", _THREAD_CLASHES, _KEEP_THREAD_APART),
+        ("run", _RUN_CLASHES, _KEEP_RUN_APART),
     ):
         for row in tx.all(clashes, {"into": target}):
             shown = next(
                 name
-                for name in _names_apart(row["shown"], source)
+                for name in names_apart(row["shown"], source)
                 if tx.one(_TAKEN, {"into": target, "kind": kind, "name": fold(name)}) is None
             )
             params = {
@@ -283,6 +374,8 @@ def _keep_apart(tx: Writing, source: str, target: int) -> Sequence[tuple[str, st
                 "shown": shown,
                 "old": row["name"],
                 "old_shown": row["shown"],
+                "mark": documents.run_mark(fold(shown)),
+                "old_mark": documents.run_mark(row["name"]),
             }
             for statement in statements:
                 tx.run(statement, params)
@@ -291,7 +384,7 @@ def _keep_apart(tx: Writing, source: str, target: int) -> Sequence[tuple[str, st
     return apart
 
 
-def _names_apart(shown: str, source: str) -> itertools.chain[str]:
+def names_apart(shown: str, source: str) -> itertools.chain[str]:
     """Names to try, all within the limit of a name."""
     if len(source) > _LONGEST_SOURCE:
         source = f"{source[: _LONGEST_SOURCE - 1]}…"
@@ -313,7 +406,27 @@ def _rename_document(tx: Writing, params: dict[str, Any]) -> None:
         return
     _, line_break, rest = text.partition("\n")
     text = documents.indexed(params["shown"]) + line_break + rest
-    tx.run(_RENAME_DOCUMENT, params | {"text": text, "short": documents.short(text)})
+    run = params["name"] if params["kind"] == "run" else ""
+    tx.run(_RENAME_DOCUMENT, params | {"text": text, "short": documents.short(text, run)})
+
+
+def _keep_blobs_once(tx: Writing, target: int) -> Mapping[str, str | None]:
+    """Make a blob of both projects one that goes on; returns until when each was to be kept."""
+    tx.run("PRAGMA defer_foreign_keys = ON")
+    clashes = tx.all(_BLOB_CLASHES, {"into": target})
+    for row in clashes:
+        for statement in _KEEP_BLOB_ONCE:
+            tx.run(statement, {"into": target, "key": row["key"], "version": row["version"]})
+    return {row["key"]: row["expires_at"] for row in clashes}
+
+
+def _extend(tx: Writing, lifetimes: Mapping[str, str | None]) -> None:
+    """What was to be kept longer in the other project is."""
+    for key, until in lifetimes.items():
+        row = tx.one(_BLOB, {"key": key})
+        assert row is not None
+        if row["expires_at"] is not None and (until is None or until > row["expires_at"]):
+            blobs.extend(tx, row, until)
 
 
 def _move(tx: Writing, target: int, offset: int) -> None:

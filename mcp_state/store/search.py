@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from mcp_state.errors import BadArgument
 from mcp_state.models import SearchHit, SearchPage
-from mcp_state.store.documents import KINDS, indexed, range_of, short_forms
+from mcp_state.store.documents import KINDS, indexed, range_of, run_mark, short_forms
 from mcp_state.store.noun import Noun, reads
-from mcp_state.store.text import clean
+from mcp_state.store.run_rows import named_run
+from mcp_state.store.text import WITHIN, clean
 from mcp_state.store.transaction import Reading, Row, actor_of
 from mcp_state.times import from_text
 
@@ -25,8 +26,14 @@ _MATCHES = """
     WHERE search MATCH :match AND search.rowid >= :first AND search.rowid < :end
         AND (kind <> 'memory' OR NOT EXISTS (
             SELECT 1 FROM memory
-            WHERE project = :project AND run = '' AND memory.name = documents.name
+            WHERE project = :project
+                AND run = substr(documents.name, 1, max(instr(documents.name, char(31)) - 1, 0))
+                AND memory.name = substr(documents.name, instr(documents.name, char(31)) + 1)
                 AND expires_at <= :now
+        ))
+        AND (kind <> 'blob' OR NOT EXISTS (
+            SELECT 1 FROM blobs
+            WHERE project = :project AND blobs.key = documents.name AND expires_at <= :now
         ))
     ORDER BY search.rowid DESC LIMIT :limit
 """
@@ -36,7 +43,7 @@ _EVENT = """
 NEWEST = 2000
 _TERMS = 16
 _SNIPPET = 160
-_HEAD = {"memory": 1, "thread": 2, "journal": 0}
+_HEAD = {"memory": 1, "thread": 2, "journal": 0, "run": 2, "blob": 1}
 """How many first lines of a document are names and titles."""
 
 
@@ -74,6 +81,7 @@ class Search(Noun):
         query: str,
         *,
         kinds: Sequence[str] = (),
+        run: str = "",
         limit: int = 10,
         cursor: str = "",
     ) -> SearchPage:
@@ -81,11 +89,13 @@ class Search(Noun):
 
         If nothing holds them all, what holds any of them, marked `loose`. Of each kind the newest
         2,000 matches are ranked, by match, recency and use; `capped` says that there are more.
+        `run` narrows to what belongs to a run.
 
         Raises:
             BadArgument: no word, an unknown kind, or a cursor that is none of ours.
+            NotFound: there is no such run.
         """
-        chosen = _kinds(kinds)
+        chosen, of_run = _kinds(kinds), named_run(tx, run)
         offset = _offset(cursor)
         words = indexed(clean(query)[0]).split()
         terms = [_Term.of(word) for word in {word.casefold(): word for word in words}.values()]
@@ -95,10 +105,10 @@ class Search(Noun):
                 f"query has {len(terms)} words" if len(terms) > _TERMS else fact,
                 f"Give 1 to {_TERMS} plain words or parts of words that stand in the text.",
             )
-        rows, capped = _matches(tx, terms, chosen, " AND ")
+        rows, capped = _matches(tx, terms, chosen, " AND ", of_run)
         loose = not rows and len(terms) > 1
         if loose:
-            rows, capped = _matches(tx, terms, chosen, " OR ")
+            rows, capped = _matches(tx, terms, chosen, " OR ", of_run)
         last = max(tx.totals().event, 1)
         rows.sort(key=lambda row: (-_score(row, terms, last), -row["seq"]))
         page = rows[offset : offset + limit]
@@ -134,10 +144,12 @@ def _offset(cursor: str) -> int:
 
 
 def _matches(
-    tx: Reading, terms: Sequence[_Term], kinds: Sequence[str], joiner: str
+    tx: Reading, terms: Sequence[_Term], kinds: Sequence[str], joiner: str, run: str
 ) -> tuple[list[Row], bool]:
-    """The newest matches of each kind, and whether there are more."""
+    """The newest matches of each kind, and whether there are more; `run` is folded."""
     match = joiner.join(term.match for term in terms if term.match)
+    if run:
+        match = f"({match}) AND short : {_quoted(run_mark(run))}"
     found: list[Row] = []
     capped = False
     for kind in kinds:
@@ -180,6 +192,7 @@ def _hit(tx: Reading, row: Row, terms: Sequence[_Term]) -> SearchHit:
         at=from_text(event["at"]),
         actor=actor_of(event),
         snippet=_snippet(row["text"], terms),
+        run=row["name"].partition(WITHIN)[0] if WITHIN in row["name"] else "",
     )
 
 

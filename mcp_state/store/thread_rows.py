@@ -99,6 +99,13 @@ def find_row(tx: Reading, thread: str) -> Row:
     return row
 
 
+def stored_row(tx: Reading, name: str) -> Row:
+    """The row of a thread that is there, by its folded name, which may be longer than a name."""
+    row = tx.one(THREAD, {"name": name})
+    assert row is not None
+    return row
+
+
 def no_thread(tx: Reading, thread: str, next_step: str) -> NotFound:
     """The refusal, with up to three names, out of the last changed ones, that might be meant."""
     shown = {fold(row["shown"]): row["shown"] for row in tx.all(_NAMES)}

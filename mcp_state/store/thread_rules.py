@@ -26,6 +26,7 @@ from mcp_state.store.thread_rows import (
     find_row,
     lease_of,
     needs_of,
+    stored_row,
 )
 from mcp_state.store.transaction import Reading, Row, Writing
 from mcp_state.times import ago, duration, from_text, span, to_text, until
@@ -302,7 +303,7 @@ def wanted_needs(tx: Writing, shown: str, name: str, changes: Changes) -> set[st
             raise _cycle([shown, shown])
         find_row(tx, one)
         if path := _path(tx, needed, name):
-            raise _cycle([shown, *(find_row(tx, step)["shown"] for step in path)])
+            raise _cycle([shown, *(stored_row(tx, step)["shown"] for step in path)])
         needs.add(needed)
     return None if needs == needs_of(tx, name) else needs
 

@@ -18,6 +18,7 @@ from mcp_state.store import documents
 from mcp_state.store.events import last_events_of
 from mcp_state.store.journal import tail
 from mcp_state.store.noun import Noun, reads, writes
+from mcp_state.store.run_rows import named_run
 from mcp_state.store.text import fold, one_line
 from mcp_state.store.thread_rows import (
     CRITERIA,
@@ -30,6 +31,7 @@ from mcp_state.store.thread_rows import (
     list_threads,
     needs_of,
     row_of,
+    stored_row,
     text_of,
     thread_of,
 )
@@ -158,15 +160,16 @@ class Threads(Noun):
         tx: Writing,
         thread: str,
         *,
+        run: str = "",
         expected_version: int | None = None,
         lease_token: int | None = None,
         **changes: Unpack[Changes],
     ) -> Thread:
-        """Create a thread, or change what is given of it.
+        """Create a thread, or change what is given of it. `run` names the run it is done for.
 
         Raises:
             BadArgument: fields contradict each other or the status.
-            NotFound: a dependency does not exist.
+            NotFound: a dependency or the run does not exist.
             VersionConflict: it moved on since `expected_version` (0: it must not exist).
             Held: somebody holds it and no token was given.
             LeaseLost: the token is not the current one.
@@ -177,6 +180,7 @@ class Threads(Noun):
         shown = tx.name(thread, "thread")
         name = fold(shown)
         tx.subject = ("thread", name)
+        tx.of_run = named_run(tx, run) or None
         row = tx.one(THREAD, {"name": name})
         if row is not None:
             shown = row["shown"]
@@ -202,7 +206,7 @@ class Threads(Noun):
         if fields["status"] not in OPEN and row is not None:
             token = row["lease_token"]
             tx.run(_LEASE, {"name": name, "token": token, "holder": None, "until": None})
-        stored = find_row(tx, name)
+        stored = stored_row(tx, name)
         after = row_of(tx, stored)
         words = summary(row, stored, len(criteria), needs is not None)
         tx.event("set" if row is not None else "create", words, after, version=after["version"])
@@ -257,7 +261,7 @@ class Threads(Noun):
             token, word = tx.seq, "claimed"
         until = tx.at + length
         tx.run(_LEASE, {"name": name, "token": token, "holder": tx.actor, "until": to_text(until)})
-        stored = find_row(tx, name)
+        stored = stored_row(tx, name)
         tx.event(f"lease_{word}", f"{word} for {span(length.total_seconds())}", row_of(tx, stored))
         return thread_of(tx, stored)
 
@@ -281,7 +285,7 @@ class Threads(Noun):
             return thread_of(tx, row, unchanged=True)
         token = tx.seq if force else row["lease_token"]
         tx.run(_LEASE, {"name": row["name"], "token": token, "holder": None, "until": None})
-        stored = find_row(tx, row["name"])
+        stored = stored_row(tx, row["name"])
         holder = one_line(broken.holder.agent, 40)
         word = f"lease of {holder} broken by a person" if force else "released"
         tx.event("lease_broken" if force else "lease_released", word, row_of(tx, stored))
@@ -322,7 +326,7 @@ class Threads(Noun):
             {"name": name, "number": found.number, "passes": passes, "evidence": evidence},
         )
         tx.run(_TOUCH, {"name": name})
-        stored = find_row(tx, name)
+        stored = stored_row(tx, name)
         score = f"{stored['passing']}/{stored['criteria']} pass"
         word = "passes" if passes else "does not pass"
         proof = f" (evidence: {' '.join(evidence.split())})" if evidence else ""
@@ -332,6 +336,28 @@ class Threads(Noun):
         _index(tx, stored)
         marked = criterion_of(tx.all(CRITERIA, {"name": name})[found.number - 1])
         return Checked(shown, marked, stored["passing"], stored["criteria"])
+
+
+def pass_lease(tx: Writing, row: Row) -> Row:
+    """Give a held thread to the caller until the same time, under a new token."""
+    name = row["name"]
+    lease = {"name": name, "token": tx.seq, "holder": tx.actor, "until": row["lease_until"]}
+    tx.run(_LEASE, lease)
+    stored = stored_row(tx, name)
+    words = f"passed on by {one_line(row['holder_agent'], 40)}"
+    tx.event("lease_claimed", words, row_of(tx, stored), subject=("thread", name))
+    return stored
+
+
+def move(tx: Writing, row: Row, changes: Changes) -> None:
+    """Change a thread for the store's own reasons; no lease stands in the way."""
+    name, shown = row["name"], row["shown"]
+    tx.run(_UPDATE, merged(tx, shown, row, changes) | {"name": name, "shown": shown})
+    stored = stored_row(tx, name)
+    after = row_of(tx, stored)
+    words = summary(row, stored, 0, False)
+    tx.event("set", words, after, version=after["version"], subject=("thread", name))
+    _index(tx, stored)
 
 
 def _set_needs(tx: Writing, name: str, needs: set[str]) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
 from mcp_state.errors import OverLimit, ProjectUnknown, SecretRefused
-from mcp_state.models import Actor, Caller, Event, Limits, Status, Totals
-from mcp_state.store.text import LONGEST_NAME, clean, credential_in, fold, tidy_name
+from mcp_state.models import Actor, Caller, Event, Limits, RunStatus, Status, Totals
+from mcp_state.store.text import LONGEST_NAME, WITHIN, clean, credential_in, fold, tidy_name
 from mcp_state.times import Clock, from_text, to_text
 
 Row = sqlite3.Row
@@ -21,7 +21,8 @@ NONE: Params = MappingProxyType({})
 _BY_ANCHOR = "SELECT project FROM directories WHERE anchor = :anchor"
 _BY_NAME = "SELECT project FROM project_names WHERE name = :name"
 _PROJECT = """
-    SELECT shown, last_event, active, watching, blocked, done, dropped, journal, memory
+    SELECT shown, last_event, active, watching, blocked, done, dropped, journal, memory,
+        open, completed, failed, abandoned, stopped
     FROM projects WHERE id = :project
 """
 _KNOWN = "SELECT shown FROM projects WHERE merged_into IS NULL ORDER BY last_event DESC LIMIT 30"
@@ -41,8 +42,17 @@ _NEW_ACTOR = """
 """
 _NEXT_EVENT = "SELECT last_event + 1 FROM projects WHERE id = :project"
 _EVENT = """
-    INSERT INTO events (project, seq, at, actor, kind, name, operation, summary, version, row)
-    VALUES (:project, :seq, :now, :actor, :kind, :name, :operation, :summary, :version, :row)
+    INSERT INTO events (
+        project, seq, at, actor, run, kind, name, operation, summary, version, row
+    ) VALUES (
+        :project, :seq, :now, :actor, :run, :kind, :name, :operation, :summary, :version, :row
+    )
+"""
+_CURRENT_RUN = """
+    SELECT session_runs.run FROM session_runs
+    JOIN runs ON runs.project = session_runs.project AND runs.name = session_runs.run
+    WHERE session_runs.project = :project AND session_runs.session = :session
+        AND runs.status = 'open'
 """
 _REMEMBERED = """
     SELECT digest, seq FROM idempotency
@@ -74,6 +84,10 @@ class Reading:
     def one(self, sql: str, params: Params = NONE) -> Row | None:
         """The first row, or None."""
         return self._connection.execute(sql, self._bound(params)).fetchone()
+
+    def each(self, sql: str, params: Params = NONE) -> Iterator[Row]:
+        """The rows one by one, for what is too much to hold at once."""
+        return self._connection.execute(sql, self._bound(params))
 
     def scalar(self, sql: str, params: Params = NONE) -> Any:
         """The first value of the first row, or None."""
@@ -133,7 +147,8 @@ class Writing(Reading):
     """One write transaction of one caller. It is alone: nobody else writes until it ends.
 
     `seq` is the number that the next event will have; `changed` says that there was one. What
-    wrote no event is rolled back.
+    wrote no event is rolled back. `of_run` is the run that the call named (folded); without one
+    its events belong to the open run that this session last worked on.
     """
 
     def __init__(
@@ -148,6 +163,7 @@ class Writing(Reading):
         super().__init__(connection, caller, clock, limits)
         self.clock = clock
         self.subject: tuple[str, str] = ("project", "")
+        self.of_run: str | None = None
         self.changed = False
         self._allow_secrets = allow_secrets
         if not self.project:
@@ -160,6 +176,10 @@ class Writing(Reading):
     def run(self, sql: str, params: Params = NONE) -> sqlite3.Cursor:
         """Run one statement; `:project`, `:now`, `:actor` and `:seq` are bound."""
         return self._connection.execute(sql, self._bound(params))
+
+    def run_many(self, sql: str, rows: Iterable[Params]) -> None:
+        """Run one statement for each of these; nothing else is bound."""
+        self._connection.executemany(sql, rows)
 
     def text(self, value: str, what: str, limit: int, next_step: str) -> str:
         """Accept a text for storing.
@@ -199,9 +219,12 @@ class Writing(Reading):
     ) -> int:
         """Record the change as the project's next event; returns its number."""
         kind, name = subject or self.subject
+        if self.of_run is None:
+            self.of_run = self.current_run()
         self.run(
             _EVENT,
             {
+                "run": self.of_run,
                 "kind": kind,
                 "name": name,
                 "operation": operation,
@@ -213,6 +236,11 @@ class Writing(Reading):
         self.changed = True
         self.seq += 1
         return self.seq - 1
+
+    def current_run(self) -> str:
+        """The open run (folded) that this session last began, checkpointed or stepped, or empty."""
+        session = clean(self.caller.actor.session)[0]
+        return (self.scalar(_CURRENT_RUN, {"session": session}) if session else None) or ""
 
     def remembered(self, operation: str, key: str) -> tuple[str, int] | None:
         """The digest and event of the first call with this idempotency key."""
@@ -256,7 +284,8 @@ class Writing(Reading):
 
 
 def totals_of(row: Row, how: str = "", remark: str = "") -> Totals:
-    """The counts of a row of `projects`."""
+    """The counts of a row of `projects`; `doctor` may look at one from before there were runs."""
+    has_runs = "stopped" in row.keys()  # noqa: SIM118 (a row is no mapping)
     return Totals(
         project=row["shown"],
         how=how,
@@ -265,6 +294,8 @@ def totals_of(row: Row, how: str = "", remark: str = "") -> Totals:
         threads={status.value: row[status.value] for status in Status},
         journal=row["journal"],
         memory=row["memory"],
+        runs={status.value: row[status.value] for status in RunStatus} if has_runs else {},
+        stopped=row["stopped"] if has_runs else 0,
         remark=remark,
     )
 
@@ -288,7 +319,7 @@ def event_of(row: Row) -> Event:
         worktree=row["worktree"],
         run=row["run"],
         kind=row["kind"],
-        name=row["name"],
+        name=row["name"].replace(WITHIN, "/"),
         operation=row["operation"],
         summary=row["summary"],
         version=row["version"],

@@ -1,6 +1,6 @@
 """The one list of all tools."""
 
-from mcp_state.tools import journal, memory, op, orientation, threads
+from mcp_state.tools import blobs, handoffs, journal, memory, op, orientation, runs, threads
 from mcp_state.tools.spec import Spec
 
 ALL_TOOLS: tuple[Spec, ...] = (
@@ -8,5 +8,8 @@ ALL_TOOLS: tuple[Spec, ...] = (
     *memory.TOOLS,
     *threads.TOOLS,
     *journal.TOOLS,
+    *runs.TOOLS,
+    *blobs.TOOLS,
+    *handoffs.TOOLS,
     *op.TOOLS,
 )

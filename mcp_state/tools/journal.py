@@ -17,6 +17,7 @@ async def journal_append(
     text: str,
     kind: Annotated[str, described("e.g. note, decision, dead_end")] = "",
     thread: str = "",
+    run_id: str = "",
     idempotency_key: Once = "",
 ) -> JournalEntry:
     """Record what happened (up to 8,192 characters): decisions, results, dead ends.
@@ -24,7 +25,7 @@ async def journal_append(
     Call it after each step and before you stop. When it returns, it is on disk.
     """
     return await ctx.state.journal.append(
-        text, kind=kind, thread=thread, idempotency_key=idempotency_key
+        text, kind=kind, thread=thread, run=run_id, idempotency_key=idempotency_key
     )
 
 
@@ -34,6 +35,7 @@ async def journal_tail(
     before: Annotated[int | None, described("entry number; pages back")] = None,
     since: Annotated[int | None, described("entry number; reads forward")] = None,
     thread: str = "",
+    run_id: str = "",
     kind: str = "",
     actor: Annotated[str, described("agent name")] = "",
 ) -> JournalPage:
@@ -43,6 +45,7 @@ async def journal_tail(
         before=before,
         since=since,
         thread=thread,
+        run=run_id,
         kind=kind,
         actor=actor,
     )

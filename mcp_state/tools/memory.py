@@ -15,20 +15,21 @@ Expected = Annotated[int | None, described("refuse if it moved on; 0: must be ne
 
 
 async def memory_get(
-    ctx: Ctx, key: str = "", version: int | None = None
+    ctx: Ctx, key: str = "", run_id: str = "", version: int | None = None
 ) -> MemoryBlock | MissingBlock | MemoryPage:
-    """Read a block of working memory; without key, all of them."""
+    """Read a block of working memory (of a run with run_id); without key, all of them."""
     if not key:
         if version is not None:
             raise BadArgument("version came without a key", "Name the block.")
-        return await ctx.state.memory.blocks()
-    return await ctx.state.memory.get(key, version=version)
+        return await ctx.state.memory.blocks(run=run_id)
+    return await ctx.state.memory.get(key, run=run_id, version=version)
 
 
 async def memory_set(
     ctx: Ctx,
     key: str,
     value: str,
+    run_id: str = "",
     expected_version: Expected = None,
     ttl: Annotated[str, described("90s, 20m, 4h, 3d")] = "",
 ) -> MemoryBlock:
@@ -36,30 +37,39 @@ async def memory_set(
 
     Fails with `version_conflict` or `over_limit` and changes nothing; old versions stay readable.
     """
-    return await ctx.state.memory.set(key, value, expected_version=expected_version, ttl=ttl)
+    return await ctx.state.memory.set(
+        key, value, run=run_id, expected_version=expected_version, ttl=ttl
+    )
 
 
 async def memory_append(
     ctx: Ctx,
     key: str,
     text: Annotated[str, described("added as is at the end")],
+    run_id: str = "",
     expected_version: Expected = None,
     idempotency_key: Once = "",
 ) -> MemoryBlock:
     """Add to the end of a block, so that parallel writers all survive; memory_set replaces."""
     return await ctx.state.memory.append(
-        key, text, expected_version=expected_version, idempotency_key=idempotency_key
+        key,
+        text,
+        run=run_id,
+        expected_version=expected_version,
+        idempotency_key=idempotency_key,
     )
 
 
-async def memory_delete(ctx: Ctx, key: str, expected_version: int | None = None) -> MemoryBlock:
+async def memory_delete(
+    ctx: Ctx, key: str, run_id: str = "", expected_version: int | None = None
+) -> MemoryBlock:
     """Delete a block; memory_restore brings it back."""
-    return await ctx.state.memory.delete(key, expected_version=expected_version)
+    return await ctx.state.memory.delete(key, run=run_id, expected_version=expected_version)
 
 
-async def memory_restore(ctx: Ctx, key: str, version: int) -> MemoryBlock:
+async def memory_restore(ctx: Ctx, key: str, version: int, run_id: str = "") -> MemoryBlock:
     """Make an old version of a block current again, as a new version."""
-    return await ctx.state.memory.restore(key, version)
+    return await ctx.state.memory.restore(key, version, run=run_id)
 
 
 def _shown(result: Any, view: View) -> str:

@@ -13,7 +13,11 @@ async def state_op(
     op: Annotated[str, described('tool name, or "help" to list them')],
     arguments: dict[str, Any] | None = None,
 ) -> Outcome:
-    """Call a tool that is not listed: history, memory_delete, memory_restore, thread_release."""
+    """Call a tool that is not listed here.
+
+    history, run_begin (with a budget), run_list, handoff_create, handoff_accept, memory_delete,
+    memory_restore, thread_release.
+    """
     if op.strip().lower() == "help":
         return Outcome(None, _help(ctx.unlisted()))
     return await ctx.run(op.strip(), arguments or {})
@@ -40,6 +44,6 @@ TOOLS = (
         title="More operations",
         show=_shown,
         writes=True,
-        search_hint="history, delete, restore, release, more operations",
+        search_hint="history, begin run, hand off, delete, restore, release, more operations",
     ),
 )

@@ -26,19 +26,20 @@ async def orient(
 async def search(
     ctx: Ctx,
     query: Annotated[str, described("plain words or parts of words")],
-    kinds: Annotated[list[str] | None, described("memory, thread, journal")] = None,
+    kinds: Annotated[list[str] | None, described("memory, thread, journal, run, blob")] = None,
+    run_id: str = "",
     limit: Annotated[int, described("default 10, at most 50")] = 10,
     cursor: str = "",
 ) -> SearchPage:
-    """Find text in memory, threads and journal before you ask or redo something."""
+    """Find text in memory, threads, journal and runs before you ask or redo something."""
     return await ctx.state.search.find(
-        query, kinds=kinds or (), limit=page_size(limit, 50), cursor=cursor
+        query, kinds=kinds or (), run=run_id, limit=page_size(limit, 50), cursor=cursor
     )
 
 
 async def history(
     ctx: Ctx,
-    subject: Annotated[str, described("e.g. thread:pr-830, memory:plan")] = "",
+    subject: Annotated[str, described("e.g. thread:pr-830, memory:plan, run:reindex")] = "",
     since: Annotated[int | None, described("event number")] = None,
     limit: Annotated[int, described("default 20, at most 200")] = 20,
 ) -> EventPage:

@@ -1,0 +1,91 @@
+"""A store of an older version is brought up to date with all that is in it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from workload import Nouns, opened, rows, work_long
+
+from mcp_state.errors import StoreReadonly
+from mcp_state.models import MemoryBlock
+from mcp_state.store import opening
+from mcp_state.store.doctor import examine
+
+AT = "2026-11-20T08:00:00.000000Z"
+OF_VERSION_1 = (
+    "INSERT INTO store VALUES (1, 1, 0, :at)",
+    "INSERT INTO projects (id, shown, created_at) VALUES (1, 'acme', :at)",
+    "INSERT INTO project_names VALUES ('acme', 'acme', 1)",
+    "INSERT INTO actors VALUES (1, 'codex', 'codex 1.0', 's0', '/w')",
+    """
+    INSERT INTO memory (project, name, shown, value, version, changed, changed_at, changed_by)
+    VALUES (1, 'plan', 'Plan', 'importer first', 1, 1, :at, 1)
+    """,
+    """
+    INSERT INTO events VALUES (1, 1, :at, 1, '', 'memory', 'plan', 'set', 'set, 14 chars', 1,
+        '{"key": "Plan", "value": "importer first", "version": 1, "expires_at": null,
+           "locked": ""}')
+    """,
+    """
+    INSERT INTO journal VALUES (1, 2, 'j-1', :at, 1, 'note', '', 'began')
+    """,
+    "INSERT INTO journal_topics VALUES (1, '', 2, 1), (1, 'kind:note', 2, 1)",
+    "INSERT INTO journal_topics VALUES (1, 'agent:codex', 2, 1)",
+    """
+    INSERT INTO events VALUES (1, 2, :at, 1, '', 'journal', '2', 'append', 'began', NULL,
+        '{"id": "j-1", "kind": "note", "thread": "", "text": "began"}')
+    """,
+    """
+    INSERT INTO documents VALUES (1099511627776, 1, 'memory', 'plan', 'Plan', 1, 1,
+        'Plan' || char(10) || 'importer first', '')
+    """,
+    """
+    INSERT INTO documents VALUES (1099511627776 + 2 * 68719476736, 1, 'journal', '2', '2', 2, 1,
+        'began', '')
+    """,
+)
+
+
+def make_version_1(path: Path) -> None:
+    os.chmod(path.parent, 0o700)
+    with closing(opening.new_connection(str(path))) as connection:
+        connection.execute(f"PRAGMA application_id = {opening.APPLICATION_ID}")
+        connection.execute("BEGIN")
+        opening.apply(connection, opening.migrations()[:1])
+        for statement in OF_VERSION_1:
+            connection.execute(statement, {"at": AT} if ":at" in statement else {})
+        connection.execute("COMMIT")
+    os.chmod(path, 0o600)
+
+
+async def test_a_store_of_version_1_goes_on_with_all_that_is_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    make_version_1(path)
+    async with opened(path) as database:
+        nouns = Nouns(database, "acme", "codex")
+        block = await nouns.memory.get("plan")
+        assert isinstance(block, MemoryBlock)
+        assert (block.value, block.version, block.run) == ("importer first", 1, "")
+        (entry,) = (await nouns.journal.tail()).entries
+        assert (entry.text, entry.run) == ("began", "")
+        await work_long(nouns)
+        await nouns.memory.set("plan", "importer second", expected_version=1)
+    assert rows(path, "PRAGMA user_version") == [(len(opening.migrations()),)]
+    (copy,) = path.parent.glob("*.bak")
+    assert copy.name.startswith("state.db.v1-")
+    assert rows(copy, "SELECT count(*) FROM events") == [(2,)]
+    assert (await examine(str(path))).problems == []
+
+
+async def test_a_server_that_only_reads_leaves_an_older_store_alone(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    make_version_1(path)
+    before = path.read_bytes()
+    async with opened(path, read_only=True) as database:
+        with pytest.raises(StoreReadonly, match=r"of an older version \(schema 1\)"):
+            await Nouns(database, "acme", "codex").memory.get("plan")
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == ["state.db"]
