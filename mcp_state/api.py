@@ -23,6 +23,7 @@ from mcp_state.store.text import clean
 from mcp_state.store.threads import Threads
 from mcp_state.store.traces import Traces
 from mcp_state.store.transcripts import Transcripts
+from mcp_state.store.transfer import Transfer
 from mcp_state.times import Clock
 
 
@@ -49,6 +50,7 @@ class State:
         self.handoffs = Handoffs(database, caller)
         self.traces = Traces(database, caller)
         self.transcripts = Transcripts(database, caller)
+        self.transfer = Transfer(database, caller)
 
     @property
     def totals(self) -> Totals:

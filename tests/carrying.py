@@ -1,0 +1,134 @@
+"""What the tests of export and import share: stores on several machines, and files between them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import sqlite3
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from workload import Nouns, StepClock, work, work_long
+
+from mcp_state.api import State
+from mcp_state.models import Actor, Caller, Imported
+from mcp_state.store.consistency import inspect
+from mcp_state.store.database import Database
+from mcp_state.times import Clock
+
+Line = dict[str, Any]
+
+
+class Store:
+    """A store on a machine of its own, for several callers, and the files that it makes."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self.path = path
+        self.database = Database(str(path), clock=clock)
+        self._files = 0
+
+    def as_(self, agent: str = "codex", session: str = "s1", project: str = "acme") -> State:
+        caller = Caller(project, "argument", Actor(agent, "test", session), worktree="/w")
+        return State(self.database, caller)
+
+    async def export(self, project: str = "acme", handoff: str = "") -> Path:
+        self._files += 1
+        file = self.path.parent / f"{self.path.stem}-{project}-{self._files}.jsonl"
+        await self.as_(project=project).transfer.export(file, handoff=handoff)
+        return file
+
+    async def take(self, file: Path, project: str = "acme") -> Imported:
+        """Import; afterwards doctor finds nothing, and a second time there is nothing to do."""
+        state = self.as_("importer", "s9", project)
+        imported = await state.transfer.import_file(file)
+        found = contradictions(self.path)
+        assert not found, found
+        before = everything(self.path)
+        again = await state.transfer.import_file(file)
+        assert (again.events, again.event, again.kept_apart) == (0, 0, {}), (imported, again)
+        assert everything(self.path) == before
+        return imported
+
+
+@asynccontextmanager
+async def store_at(path: Path, clock: Clock | None = None) -> AsyncGenerator[Store]:
+    store = Store(path, clock or StepClock())
+    try:
+        yield store
+    finally:
+        await store.database.aclose()
+
+
+async def fill(store: Store, project: str = "acme", agent: str = "codex") -> None:
+    """Something of everything that can be stored, refusals too."""
+    nouns = Nouns(store.database, project, agent)
+    await work(nouns)
+    await work_long(nouns)
+    state = State(store.database, nouns.caller)
+    await state.blobs.put("a long log\n" * 50, summary="log", ttl="4h")
+    await state.blobs.put("another \u2028 text", summary="odd")
+    await state.runs.begin("Talk", run="Talk", thread="base")
+    await state.transcripts.append(
+        "talk",
+        {"role": "user", "content": "Größe \U0001f600 1.50"},
+        '{"as": 1.50, "it": "\\ud800 is", "a": 1, "a": 2}',
+    )
+    await state.transcripts.append("talk", {"role": "assistant", "content": [{"n": 1e-7}]})
+    await state.traces.record("search", {"query": "x"}, "nothing\nfound", run="talk")
+    await state.projects.rename(f"{project} once more")
+    await state.projects.rename(project)
+
+
+def contradictions(path: Path) -> list[str]:
+    """What `doctor` finds of the rows of a store, its events, counters and index."""
+    with (
+        contextlib.closing(sqlite3.connect(path)) as store,
+        contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as copy,
+    ):
+        store.backup(copy)
+        return [f.what for f in inspect(copy, Clock()) if f.severity != "ok"]
+
+
+def everything(path: Path) -> list[str]:
+    """All that is in a store, as SQL."""
+    with contextlib.closing(sqlite3.connect(path)) as store:
+        return [line for line in store.iterdump() if "search_" not in line]
+
+
+def read(file: Path) -> bytes:
+    return file.read_bytes()
+
+
+def write(file: Path, data: bytes) -> None:
+    file.write_bytes(data)
+
+
+def lines_of(file: Path) -> list[Line]:
+    return [json.loads(line) for line in file.read_bytes().split(b"\n")[:-1]]
+
+
+def data_of(file: Path) -> list[Line]:
+    """All but the first and the last line."""
+    return lines_of(file)[1:-1]
+
+
+def things(file: Path, kind: str) -> list[Line]:
+    return [line[kind] for line in data_of(file) if kind in line]
+
+
+def write_lines(file: Path, lines: Iterable[Line]) -> None:
+    """Write an export of these lines, with the checksum that belongs to them."""
+    texts = [json.dumps(line, ensure_ascii=False, separators=(",", ":")) for line in lines]
+    data = "".join(f"{text}\n" for text in texts).encode()
+    end = {"sha256": hashlib.sha256(data).hexdigest(), "lines": len(texts)}
+    file.write_bytes(data + json.dumps(end, separators=(",", ":")).encode() + b"\n")
+
+
+def edit(file: Path, change: Callable[[list[Line]], None]) -> None:
+    """Change the lines of an export, and make its checksum right again."""
+    lines = lines_of(file)[:-1]
+    change(lines)
+    write_lines(file, lines)
