@@ -7,6 +7,7 @@ Each command is imported when it is called, so that none pays for another; `mcp`
 from __future__ import annotations
 
 import importlib
+import keyword
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -25,9 +26,15 @@ _COMMANDS: Mapping[str, str] = {
     "thread": "threads",
     "journal": "journal",
     "memory": "memory",
+    "blob": "blobs",
+    "runs": "runs",
+    "due": "due",
+    "handoff": "handoffs",
     "search": "lookup",
     "history": "lookup",
     "projects": "projects",
+    "export": "transfer",
+    "import": "transfer",
     "doctor": "upkeep",
     "backup": "upkeep",
     "restore": "upkeep",
@@ -51,7 +58,7 @@ class _Main(Suggesting):
         if cmd_name not in _COMMANDS:
             return None
         module = importlib.import_module(f"mcp_state.cli.{_COMMANDS[cmd_name]}")
-        return getattr(module, cmd_name)
+        return getattr(module, f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; that nobody reads its output any more is no failure."""

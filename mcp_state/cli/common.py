@@ -7,7 +7,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,8 +17,8 @@ import click
 
 from mcp_state import render
 from mcp_state.api import State
-from mcp_state.cli.output import print_note, print_result
-from mcp_state.errors import OverLimit, ProjectUnknown
+from mcp_state.cli.output import print_note, print_result, unread
+from mcp_state.errors import BadArgument, OverLimit, ProjectUnknown
 from mcp_state.models import Actor, Totals
 from mcp_state.settings import Settings, store_path
 from mcp_state.store.database import Database
@@ -88,6 +88,17 @@ def store_options(*names: str) -> Callable[[Command], Command]:
     return decorate
 
 
+def run_option(help: str) -> Callable[[Command], Command]:
+    """Give a command `--run RUN`; an empty one, perhaps an unset variable, is refused."""
+
+    def named(ctx: click.Context, parameter: click.Parameter, run: str | None) -> str:
+        if run is not None and not run.strip():
+            raise BadArgument("--run is empty", "Name a run, or leave it out.")
+        return run or ""
+
+    return click.option("--run", metavar="RUN", help=help, callback=named)
+
+
 def _cleaned(value: Any) -> tuple[Any, int]:
     if isinstance(value, tuple):
         items = [_cleaned(item) for item in cast(tuple[Any, ...], value)]
@@ -155,7 +166,7 @@ def answer(
     writes: bool = False,
     named: str = "",
     scoped: bool = True,
-) -> None:
+) -> T | Mapping[str, Sequence[str]]:
     """Do something with the store, and print what it returned.
 
     Args:
@@ -165,9 +176,12 @@ def answer(
         writes: whether the store may be made, migrated and written.
         named: the project that the command itself names.
         scoped: whether the answer belongs to a project.
+
+    Returns:
+        What `work` returned, or the known projects for a read that belongs to none.
     """
 
-    async def within() -> tuple[Any, str, Totals]:
+    async def within() -> tuple[T | Mapping[str, Sequence[str]], str, Totals]:
         async with opened(options, writes=writes, named=named) as state:
             if scoped and not writes and not state.caller.project:
                 known = await known_projects(state)
@@ -178,10 +192,12 @@ def answer(
             return result, show(result, seen), seen.totals
 
     result, text, totals = asyncio.run(within())
-    print_result(result, text, as_json=options.as_json, totals=totals if scoped else None)
+    with unread():
+        print_result(result, text, as_json=options.as_json, totals=totals if scoped else None)
     if options.replaced:
         count = render.plural(options.replaced, "character")
         print_note(f"{count} that cannot be stored became U+FFFD")
+    return result
 
 
 async def known_projects(state: State) -> list[str]:
@@ -200,7 +216,12 @@ async def opened(
     """
     settings = options.settings
     actor = Actor(settings.agent or "person", "mcp-state", settings.session)
-    database = Database(settings.db, limits=settings.limits, read_only=not writes)
+    database = Database(
+        settings.db,
+        limits=settings.limits,
+        read_only=not writes,
+        allow_secrets=settings.allow_secrets,
+    )
     try:
         yield State(database, Resolver(settings).caller(actor, named=named))
     except ProjectUnknown as problem:

@@ -13,6 +13,17 @@ from mcp_state.errors import BadArgument
 class Suggesting(click.Group):
     """A group that answers an unknown command with the nearest one it has."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words after the name of the group.
+
+        Raises:
+            BadArgument: there are none, and it does nothing by itself.
+        """
+        if not args and not self.invoke_without_command:
+            names = ", ".join(self.list_commands(ctx))
+            raise BadArgument(f"{ctx.command_path} needs a command", f"It has {names}.")
+        return super().parse_args(ctx, args)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

@@ -23,6 +23,7 @@ from mcp_state.cli.common import (
     answer,
     known_projects,
     opened,
+    run_option,
     store_options,
 )
 from mcp_state.cli.groups import Fallback
@@ -36,6 +37,7 @@ _PAGE = 100
 
 class _Filter(TypedDict):
     thread: str
+    run: str
     kind: str
     actor: str
 
@@ -49,6 +51,7 @@ def journal() -> None:
 @click.option("-n", "--limit", type=COUNT, default=10, show_default=True, help="At most so many.")
 @click.option("-f", "--follow", is_flag=True, help="Go on printing new entries as they come.")
 @click.option("--thread", default="", help="Only entries about this thread.")
+@run_option("Only entries of this run.")
 @click.option("--kind", default="", help="Only entries of this kind.")
 @click.option("--actor", default="", help="Only entries of this agent.")
 @click.option("--before", type=NUMBER, help="Entry number; pages back.")
@@ -59,6 +62,7 @@ def tail(
     limit: int,
     follow: bool,
     thread: str,
+    run: str,
     kind: str,
     actor: str,
     before: int | None,
@@ -68,7 +72,7 @@ def tail(
 
     With -f it goes on until it is interrupted; with --json, each entry is then one line.
     """
-    which = _Filter(thread=thread, kind=kind, actor=actor)
+    which = _Filter(thread=thread, run=run, kind=kind, actor=actor)
     if follow:
         if before is not None:
             raise BadArgument("--before does not go with -f", "Leave one of them out.")
@@ -130,14 +134,17 @@ def _reader_left() -> bool:
 @click.argument("text", type=TextOrStdin())
 @click.option("--kind", default="", help="What it is: note, decision, dead_end.")
 @click.option("--thread", default="", help="The thread that it is about.")
+@run_option("The run that it belongs to. [default: the open one that this session works on]")
 @click.option("--idempotency-key", default="", help="The same key writes the entry once.")
 @store_options(*ON_PROJECT)
-def append(options: Options, text: str, kind: str, thread: str, idempotency_key: str) -> None:
+def append(
+    options: Options, text: str, kind: str, thread: str, run: str, idempotency_key: str
+) -> None:
     """Write an entry; a TEXT of - is read from standard input."""
     answer(
         options,
         lambda state: state.journal.append(
-            text, kind=kind, thread=thread, idempotency_key=idempotency_key
+            text, kind=kind, thread=thread, run=run, idempotency_key=idempotency_key
         ),
         lambda entry, seen: render.journal_saved(entry, seen.now),
         writes=True,

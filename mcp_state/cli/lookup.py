@@ -5,26 +5,40 @@ from __future__ import annotations
 import click
 
 from mcp_state import render
-from mcp_state.cli.common import COUNT, NUMBER, ON_PROJECT, Options, answer, store_options
+from mcp_state.cli.common import (
+    COUNT,
+    NUMBER,
+    ON_PROJECT,
+    Options,
+    answer,
+    run_option,
+    store_options,
+)
 
 
 @click.command()
 @click.argument("query", nargs=-1, required=True)
-@click.option("--kind", multiple=True, help="memory, thread or journal. Repeatable.")
+@click.option("--kind", multiple=True, help="memory, thread, journal, run or blob. Repeatable.")
+@run_option("Only what belongs to this run.")
 @click.option("--limit", type=COUNT, default=10, show_default=True, help="At most so many.")
 @click.option("--cursor", default="", help="Go on where the page before ended.")
 @store_options(*ON_PROJECT)
 def search(
-    options: Options, query: tuple[str, ...], kind: tuple[str, ...], limit: int, cursor: str
+    options: Options,
+    query: tuple[str, ...],
+    kind: tuple[str, ...],
+    run: str,
+    limit: int,
+    cursor: str,
 ) -> None:
-    """Find text in memory, threads and the journal.
+    """Find text in memory, threads, the journal, runs and the summaries of blobs.
 
     QUERY is plain words or parts of words; the best matches come first.
     """
     words = " ".join(query)
     answer(
         options,
-        lambda state: state.search.find(words, kinds=kind, limit=limit, cursor=cursor),
+        lambda state: state.search.find(words, kinds=kind, run=run, limit=limit, cursor=cursor),
         lambda page, seen: render.search_page(page, seen.now, words),
     )
 
@@ -37,7 +51,7 @@ def search(
 def history(options: Options, subject: str, since: int | None, limit: int) -> None:
     """Show what changed, by whom and when.
 
-    SUBJECT is KIND:NAME, such as thread:pr-830 or memory:plan; without it, everything.
+    SUBJECT is KIND:NAME, such as thread:pr-830, memory:plan or run:reindex; without it, everything.
     """
     answer(
         options,

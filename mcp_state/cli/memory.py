@@ -14,6 +14,7 @@ from mcp_state.cli.common import (
     Seen,
     TextOrStdin,
     answer,
+    run_option,
     store_options,
 )
 from mcp_state.cli.groups import Fallback
@@ -21,6 +22,7 @@ from mcp_state.errors import BadArgument
 from mcp_state.models import MemoryBlock, MemoryPage, MissingBlock
 
 _ALL_BLOCKS = 1_000_000
+_run = run_option("A block of this run, not of the project.")
 _expected = click.option(
     "--expected-version", type=NUMBER, help="Refuse if it moved on; 0: must be new."
 )
@@ -34,16 +36,17 @@ def memory() -> None:
 @memory.command()
 @click.argument("key", required=False)
 @click.option("--version", type=NUMBER, help="An earlier version of the block.")
+@_run
 @store_options(*ON_PROJECT)
-def get(options: Options, key: str | None, version: int | None) -> None:
+def get(options: Options, key: str | None, version: int | None, run: str) -> None:
     """Show one block, or all of them."""
     if key is None and version is not None:
         raise BadArgument("--version came without a key", "Name the block.")
 
     async def read(state: State) -> MemoryBlock | MissingBlock | MemoryPage:
         if key is None:
-            return await state.memory.blocks(limit=_ALL_BLOCKS)
-        return await state.memory.get(key, version=version)
+            return await state.memory.blocks(run=run, limit=_ALL_BLOCKS)
+        return await state.memory.get(key, run=run, version=version)
 
     answer(options, read, _shown)
 
@@ -65,15 +68,20 @@ def _saved(block: MemoryBlock, seen: Seen) -> str:
 @click.argument("value", type=TextOrStdin())
 @_expected
 @click.option("--ttl", default="", help="Let it expire after 90s, 20m, 4h or 3d.")
+@_run
 @store_options(*ON_PROJECT)
-def set_(options: Options, key: str, value: str, expected_version: int | None, ttl: str) -> None:
+def set_(
+    options: Options, key: str, value: str, expected_version: int | None, ttl: str, run: str
+) -> None:
     """Create or replace a block.
 
     A VALUE of - is read from standard input.
     """
     answer(
         options,
-        lambda state: state.memory.set(key, value, expected_version=expected_version, ttl=ttl),
+        lambda state: state.memory.set(
+            key, value, run=run, expected_version=expected_version, ttl=ttl
+        ),
         _saved,
         writes=True,
     )
@@ -84,9 +92,15 @@ def set_(options: Options, key: str, value: str, expected_version: int | None, t
 @click.argument("text", type=TextOrStdin())
 @_expected
 @click.option("--idempotency-key", default="", help="The same key adds the text once.")
+@_run
 @store_options(*ON_PROJECT)
 def append(
-    options: Options, key: str, text: str, expected_version: int | None, idempotency_key: str
+    options: Options,
+    key: str,
+    text: str,
+    expected_version: int | None,
+    idempotency_key: str,
+    run: str,
 ) -> None:
     """Add text as it is at the end of a block.
 
@@ -95,7 +109,7 @@ def append(
     answer(
         options,
         lambda state: state.memory.append(
-            key, text, expected_version=expected_version, idempotency_key=idempotency_key
+            key, text, run=run, expected_version=expected_version, idempotency_key=idempotency_key
         ),
         _saved,
         writes=True,
@@ -105,12 +119,13 @@ def append(
 @memory.command()
 @click.argument("key")
 @_expected
+@_run
 @store_options(*ON_PROJECT)
-def delete(options: Options, key: str, expected_version: int | None) -> None:
+def delete(options: Options, key: str, expected_version: int | None, run: str) -> None:
     """Delete a block; its versions can be restored."""
     answer(
         options,
-        lambda state: state.memory.delete(key, expected_version=expected_version),
+        lambda state: state.memory.delete(key, run=run, expected_version=expected_version),
         lambda block, seen: render.memory_deleted(block),
         writes=True,
     )
@@ -119,23 +134,25 @@ def delete(options: Options, key: str, expected_version: int | None) -> None:
 @memory.command()
 @click.argument("key")
 @click.argument("version", type=COUNT)
+@_run
 @store_options(*ON_PROJECT)
-def restore(options: Options, key: str, version: int) -> None:
+def restore(options: Options, key: str, version: int, run: str) -> None:
     """Make an old version of a block current again."""
-    answer(options, lambda state: state.memory.restore(key, version), _saved, writes=True)
+    answer(options, lambda state: state.memory.restore(key, version, run=run), _saved, writes=True)
 
 
 @memory.command()
 @click.argument("key")
 @click.option("--reason", required=True, help="What agents are told when they want to change it.")
+@_run
 @store_options(*ON_PROJECT)
-def lock(options: Options, key: str, reason: str) -> None:
+def lock(options: Options, key: str, reason: str, run: str) -> None:
     """Keep agents from changing a block until it is unlocked."""
     if not reason.strip():
         raise BadArgument("--reason is empty", "Say why; agents are shown it.")
     answer(
         options,
-        lambda state: state.memory.lock(key, reason),
+        lambda state: state.memory.lock(key, reason, run=run),
         lambda block, seen: f"locked: {render.block_facts(block, seen.now)}",
         writes=True,
     )
@@ -143,12 +160,13 @@ def lock(options: Options, key: str, reason: str) -> None:
 
 @memory.command()
 @click.argument("key")
+@_run
 @store_options(*ON_PROJECT)
-def unlock(options: Options, key: str) -> None:
+def unlock(options: Options, key: str, run: str) -> None:
     """Let a locked block be changed again."""
     answer(
         options,
-        lambda state: state.memory.lock(key, ""),
+        lambda state: state.memory.lock(key, "", run=run),
         lambda block, seen: f"unlocked: {render.block_facts(block, seen.now)}",
         writes=True,
     )

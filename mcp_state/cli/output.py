@@ -6,8 +6,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import click
@@ -63,6 +63,15 @@ def print_note(text: str) -> None:
 def complain(problem: StateError) -> None:
     """Say in one line of stderr what was refused."""
     click.echo(safe(clean(f"error: {problem}")[0]), err=True)
+
+
+@contextmanager
+def unread() -> Generator[None]:
+    """Print, whether or not anybody still reads it: the exit code has something to say too."""
+    try:
+        yield
+    except BrokenPipeError:
+        silence()
 
 
 def silence() -> None:

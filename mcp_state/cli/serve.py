@@ -18,6 +18,7 @@ from mcp_state.cli.common import Options, store_options
 @click.option("--exclude", default="", help="Tools to leave out, separated by commas.")
 @click.option("--read-only", is_flag=True, help="List no tool that writes; never write the store.")
 @click.option("--structured", is_flag=True, help="Add structured content, for programs.")
+@click.option("--trace", is_flag=True, help="Keep with a run what it read and was told.")
 @click.option("--allow-secrets", is_flag=True, help="Store what looks like a credential.")
 @store_options("db", "project", "agent")
 def serve(
@@ -27,6 +28,7 @@ def serve(
     exclude: str,
     read_only: bool,
     structured: bool,
+    trace: bool,
     allow_secrets: bool,
 ) -> None:
     """Serve one MCP client over stdin and stdout, until it leaves."""
@@ -41,6 +43,7 @@ def serve(
         exclude=_names(exclude),
         read_only=read_only,
         structured=structured,
+        trace=trace,
         allow_secrets=allow_secrets,
     )
     asyncio.run(serve_stdio(create_server(settings)))

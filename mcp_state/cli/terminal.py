@@ -13,9 +13,24 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from mcp_state import render
+from mcp_state import render, render_runs
+from mcp_state.cli.due import Due
 from mcp_state.cli.output import safe
-from mcp_state.models import Event, EventPage, Project, Status, Thread, ThreadPage
+from mcp_state.models import (
+    Checkpoint,
+    Event,
+    EventPage,
+    Project,
+    Run,
+    RunDetail,
+    RunPage,
+    RunStatus,
+    Status,
+    Step,
+    Thread,
+    ThreadPage,
+)
+from mcp_state.store.run_rows import spend_words
 from mcp_state.times import Clock, ago
 
 _COLOURS = {
@@ -25,10 +40,21 @@ _COLOURS = {
     Status.DONE: "dim",
     Status.DROPPED: "dim",
 }
-_DUE = "bold red"
+_RUN_COLOURS = {
+    RunStatus.OPEN: "green",
+    RunStatus.COMPLETED: "dim",
+    RunStatus.FAILED: "red",
+    RunStatus.ABANDONED: "dim",
+}
+_STEP_COLOURS = {"open": "cyan", "failed": "yellow", "done": "dim"}
+_DUE = _STOPPED = "bold red"
 _HIGHLIGHTS = (
-    *((re.compile(rf"\[{status}\b[^\]\n]*\]"), colour) for status, colour in _COLOURS.items()),
+    *(
+        (re.compile(rf"\[{status}\b[^\]\n]*\]"), colour)
+        for status, colour in (_COLOURS | _RUN_COLOURS).items()
+    ),
     (re.compile(r"\bdue \d+ \w+ ago\b"), _DUE),
+    (re.compile(r"\bbudget of \w+ (?:is )?spent\b"), _STOPPED),
     (re.compile(r"^ok\b", re.MULTILINE), "green"),
     (re.compile(r"^warning\b", re.MULTILINE), "yellow"),
     (re.compile(r"^damage\b", re.MULTILINE), "bold red"),
@@ -46,17 +72,25 @@ def show(result: Any, text: str, scope: str) -> None:
 def _drawn(result: Any, text: str, now: datetime) -> RenderableType:
     head = Text(safe(text.partition("\n")[0]))
     match result:
-        case ThreadPage(threads=threads) if threads:
+        case ThreadPage(threads=threads) | Due(threads=threads) if threads:
             return Group(head, _threads(threads, now))
+        case RunPage(runs=runs) if runs:
+            return Group(head, _runs(runs, now))
+        case RunDetail():
+            return _run(result, text, now)
         case EventPage(events=events) if events:
             return Group(head, _events(events, now))
         case [Project(), *_]:
             return _projects(cast(Sequence[Project], result), now)
         case _:
-            shown = Text(safe(text))
-            for pattern, style in _HIGHLIGHTS:
-                shown.highlight_regex(pattern, style)
-            return shown
+            return _highlighted(text)
+
+
+def _highlighted(text: str) -> Text:
+    shown = Text(safe(text))
+    for pattern, style in _HIGHLIGHTS:
+        shown.highlight_regex(pattern, style)
+    return shown
 
 
 def _threads(threads: Sequence[Thread], now: datetime) -> Table:
@@ -67,6 +101,62 @@ def _threads(threads: Sequence[Thread], now: datetime) -> Table:
         _, *details = render.thread_lines(thread, now)
         what = "\n".join([thread.title, *(line.strip() for line in details)])
         table.add_row(safe(thread.name), status, safe(what))
+    return table
+
+
+def _runs(runs: Sequence[Run], now: datetime) -> Table:
+    table = _table("run", "status", "spent", "what")
+    for run in runs:
+        style = _STOPPED if run.stopped and not run.finished_at else _RUN_COLOURS[run.status]
+        status = Text(safe(render_runs.run_status(run, now)[1:-1]), style=style)
+        what = [run.goal, *render_runs.run_ending(run, 160)]
+        if run.next_action and not run.finished_at:
+            what.append(f"next: {run.next_action}")
+        shown = "\n".join(render.one_line(line) for line in what)
+        table.add_row(safe(render.name(run.name)), status, spend_words(run), safe(shown))
+    return table
+
+
+def _run(detail: RunDetail, text: str, now: datetime) -> RenderableType:
+    """The text of a run, whose indented parts are tables here."""
+    tables = {
+        "checkpoints": lambda: _checkpoints(detail.checkpoints, now),
+        "steps": lambda: _steps(detail.steps, now),
+        "events": lambda: _events(detail.events, now),
+    }
+    head, *lines = text.split("\n")
+    parts: list[RenderableType] = [_highlighted(head)]
+    within = ""
+    for line in lines:
+        if not line.startswith(" "):
+            within = line.partition(" ")[0]
+            parts.append(_highlighted(line))
+            if within in tables:
+                parts.append(tables[within]())
+        elif within not in tables:
+            parts.append(_highlighted(line))
+    return Group(*parts)
+
+
+def _checkpoints(checkpoints: Sequence[Checkpoint], now: datetime) -> Table:
+    table = _table("number", "done", "who", "git", "state")
+    for one in checkpoints:
+        done = "" if one.done is None else f"{one.done:,}"
+        done += "" if one.total is None else f"/{one.total:,}"
+        cells = (render.by(one.actor, one.at, now), render_runs.git_words(one), one.state)
+        table.add_row(str(one.number), done, *(safe(render.one_line(cell)) for cell in cells))
+    return table
+
+
+def _steps(steps: Sequence[Step], now: datetime) -> Table:
+    table = _table("step", "status", "attempts", "tokens", "who", "result")
+    for one in steps:
+        style = _STOPPED if one.stopped else _STEP_COLOURS[one.status]
+        status = Text("refused" if one.stopped else one.status, style=style)
+        tokens = f"{one.tokens_in + one.tokens_out:,}"
+        who = safe(render.by(one.changed_by, one.changed_at, now))
+        result = safe(render.one_line(one.result))
+        table.add_row(safe(one.name), status, f"{one.attempts:,}", tokens, who, result)
     return table
 
 

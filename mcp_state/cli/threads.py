@@ -8,7 +8,16 @@ from typing import Any, cast
 import click
 
 from mcp_state import render
-from mcp_state.cli.common import COUNT, NUMBER, ON_PROJECT, Options, Seen, answer, store_options
+from mcp_state.cli.common import (
+    COUNT,
+    NUMBER,
+    ON_PROJECT,
+    Options,
+    Seen,
+    answer,
+    run_option,
+    store_options,
+)
 from mcp_state.cli.groups import Fallback
 from mcp_state.errors import BadArgument
 from mcp_state.models import Place, Thread
@@ -79,6 +88,7 @@ def get(options: Options, name: str) -> None:
     help="Where the work is: a path, a repository, or JSON with path_or_repo, role, note. "
     "Repeatable; replaces all.",
 )
+@run_option("The run that it is done for. [default: the open one that this session works on]")
 @click.option("--clear", multiple=True, metavar="FIELD", help=f"Empty {', '.join(CLEARABLE)}.")
 @click.option("--expected-version", type=NUMBER, help="Refuse if it moved on; 0: must be new.")
 @_token
@@ -89,6 +99,7 @@ def set_(
     depends_on: tuple[str, ...],
     criteria: tuple[str, ...],
     places: tuple[str, ...],
+    run: str,
     clear: tuple[str, ...],
     **given: Any,
 ) -> None:
@@ -108,7 +119,7 @@ def set_(
         "places": [_place(place) for place in places] or None,
         "clear": [field.replace("-", "_") for field in clear],
     }
-    answer(options, lambda state: state.threads.set(name, **given), _saved, writes=True)
+    answer(options, lambda state: state.threads.set(name, run=run, **given), _saved, writes=True)
 
 
 def _saved(thread: Thread, seen: Seen) -> str:
