@@ -26,12 +26,11 @@ from typing import Any
 from mcp import Client, StdioServerParameters
 from mcp_types import Implementation, TextContent
 
-PYTHON = (sys.executable, "-P")
+from mcp_state.cli.demo_stage import PYTHON
+
 JOB, OTHER = "csv-to-json", "list-orders"
 _TELL_PID = 'echo $$ > "$0"; exec "$@"'
-_CONVENTIONS: str = (
-    "separator: ;\namounts: integer cents, the CSV has a decimal comma\nkeys: sorted"
-)
+CONVENTIONS: str = "separator: ;\namounts: integer cents, the CSV has a decimal comma\nkeys: sorted"
 _HEADING = re.compile(r"[A-Z][A-Z ]+\b")
 _OPEN_CRITERION = re.compile(r"^    (\d+) open: data/(\S+)\.json ", re.MULTILINE)
 
@@ -68,15 +67,11 @@ class Agent:
 
     def convert(self, name: str, conventions: Mapping[str, str]) -> str:
         """Write the JSON of one CSV file as the conventions want it; returns the evidence."""
-        with (self.data / f"{name}.csv").open(newline="", encoding="utf-8") as file:
-            orders = list(csv.DictReader(file, delimiter=conventions["separator"]))
-        assert conventions["amounts"].startswith("integer cents")
-        rows = [{**o, "amount": int(o["amount"].replace(",", ""))} for o in orders]
-        text = json.dumps(rows, sort_keys=conventions["keys"] == "sorted", indent=1)
+        text = as_json(self.data / f"{name}.csv", conventions)
         half = self.data / f"{name}.json.half"
         half.write_text(text, encoding="utf-8")
         half.replace(self.data / f"{name}.json")
-        return f"{len(rows)} rows, sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        return proof(text)
 
     async def do_file(
         self, number: str, name: str, conventions: Mapping[str, str], token: int
@@ -99,7 +94,7 @@ async def ada(agent: Agent) -> None:
     """Begin the job, and go on with it until the process is killed."""
     names = sorted(path.stem for path in agent.data.glob("*.csv"))
     await agent.call("orient")
-    await agent.call("memory_set", key="conventions", value=_CONVENTIONS)
+    await agent.call("memory_set", key="conventions", value=CONVENTIONS)
     await agent.call(
         "thread_set",
         thread=JOB,
@@ -117,18 +112,18 @@ async def ada(agent: Agent) -> None:
     )
     claimed = await agent.call("thread_claim", thread=JOB)
     token = int(claimed.find(r"lease_token=(\d+)"))
-    conventions = _fields(_CONVENTIONS.splitlines())
+    conventions = fields(CONVENTIONS.splitlines())
     for number, name in enumerate(names, start=1):
-        await _told_to_go_on()
+        await told_to_go_on()
         await agent.do_file(str(number), name, conventions, token)
 
 
 async def ben(agent: Agent) -> None:
     """Wake up, find out what is left, and finish it."""
     packet = await agent.call("orient")
-    parts = _parts(packet.text)
+    parts = parts_of(packet.text)
     first = parts["NOW"][0].split()[0]
-    conventions = _fields(parts["MEMORY"])
+    conventions = fields(parts["MEMORY"])
 
     report(say=f"NOW begins with {first}; ada holds it. Is she still there?")
     held = await agent.call("thread_claim", thread=first)
@@ -141,7 +136,7 @@ async def ben(agent: Agent) -> None:
 
     report(say=f"Nothing else is left. Only a person may break the lease of {first}.")
     report(ask=first)
-    await _told_to_go_on()
+    await told_to_go_on()
     token = int((await agent.call("thread_claim", thread=first)).find(r"lease_token=(\d+)"))
     work = await agent.call("thread_get", thread=first)
     await agent.call(
@@ -176,7 +171,21 @@ async def _list_orders(agent: Agent, thread: str, token: int) -> None:
     )
 
 
-def _parts(packet: str) -> Mapping[str, list[str]]:
+def as_json(file: Path, conventions: Mapping[str, str]) -> str:
+    """The JSON of a CSV file, as the conventions want it."""
+    with file.open(newline="", encoding="utf-8") as lines:
+        orders = list(csv.DictReader(lines, delimiter=conventions["separator"]))
+    assert conventions["amounts"].startswith("integer cents")
+    rows = [{**o, "amount": int(o["amount"].replace(",", ""))} for o in orders]
+    return json.dumps(rows, sort_keys=conventions["keys"] == "sorted", indent=1)
+
+
+def proof(text: str) -> str:
+    """What tells that this very JSON was written."""
+    return f"{len(json.loads(text))} rows, sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def parts_of(packet: str) -> Mapping[str, list[str]]:
     """The parts of a wake-up packet by their headings."""
     parts: dict[str, list[str]] = {}
     lines: list[str] = []
@@ -188,7 +197,7 @@ def _parts(packet: str) -> Mapping[str, list[str]]:
     return parts
 
 
-def _fields(lines: list[str]) -> Mapping[str, str]:
+def fields(lines: list[str]) -> Mapping[str, str]:
     """The lines that read `name: value`."""
     pairs = (line.strip().partition(": ") for line in lines)
     return {name: value for name, colon, value in pairs if colon}
@@ -199,23 +208,27 @@ def report(**said: Any) -> None:
     os.write(1, json.dumps(said).encode() + b"\n")
 
 
-async def _told_to_go_on() -> None:
+async def told_to_go_on() -> None:
+    """Wait for the one who watches."""
     if not await asyncio.to_thread(sys.stdin.readline):
         sys.exit("nobody is there any more")
 
 
-async def work(name: str, home: Path) -> None:
-    """Be this agent, with a server of its own as child."""
-    project = home / "shop"
+def connected(name: str, home: Path) -> Client:
+    """The client of this agent, with a server of its own as child."""
     serve = [*PYTHON, "-m", "mcp_state", "serve", "--db", str(home / "state.db"), "--agent", name]
     server = StdioServerParameters(
         command="sh",
         args=["-c", _TELL_PID, str(home / f"{name}-server.pid"), *serve],
-        cwd=project,
+        cwd=home / "shop",
     )
-    info = Implementation(name="demo-agent", version="1")
-    async with Client(server, client_info=info) as client:
-        await {"ada": ada, "ben": ben}[name](Agent(client, project))
+    return Client(server, client_info=Implementation(name="demo-agent", version="1"))
+
+
+async def work(name: str, home: Path) -> None:
+    """Be this agent."""
+    async with connected(name, home) as client:
+        await {"ada": ada, "ben": ben}[name](Agent(client, home / "shop"))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import re
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,9 +62,15 @@ class Write:
     @property
     def brief(self) -> str:
         """Tool and subject."""
-        subject = ("thread", "key", "criterion", "text")
+        subject = ("thread", "step", "number", "key", "criterion", "text")
         words = [str(self.arguments[name]) for name in subject if name in self.arguments]
         return f"{self.tool} {' '.join(words)}"
+
+
+def event_of(answer: str) -> int:
+    """The event number that an answer names in its last line."""
+    (event,) = re.findall(r"event (\d+)\]$", answer)
+    return int(event)
 
 
 @dataclass
@@ -96,35 +103,53 @@ def examine(store: Path, project: Path, story: Story) -> Iterator[Claim]:
         yield from _writes(connection, story)
         yield from _events(connection, story)
         yield from _threads(connection)
-        pages = connection.execute("PRAGMA integrity_check").fetchall()
-        yield Claim(pages == [("ok",)], f"PRAGMA integrity_check: {pages[0][0]}")
+        yield intact(connection)
     yield from _files(project, story)
 
 
 def _writes(connection: sqlite3.Connection, story: Story) -> Iterator[Claim]:
-    missing = [w.brief for w in story.writes if not _is_once(connection, w)]
-    count = len(story.writes)
-    text = f"{count} of {count} acknowledged writes are there, each exactly once"
-    if missing:
-        text = f"not there exactly once: {', '.join(missing)}"
-    yield Claim(count > 0 and not missing, text)
+    yield all_there(connection, story.writes, WRITTEN)
     last = story.last_before_kill
-    there = last is not None and _is_once(connection, last)
+    there = last is not None and _is_once(connection, last, WRITTEN)
     what = f"event {last.event}, {last.brief}" if last else "none"
     yield Claim(there, f"the last write acknowledged before kill -9 is there: {what}")
 
 
-def _is_once(connection: sqlite3.Connection, write: Write) -> bool:
+def all_there(
+    connection: sqlite3.Connection, writes: Sequence[Write], shown: Mapping[str, str]
+) -> Claim:
+    """Whether the queries that show writes find each of them once, at the event it was given."""
+    missing = [write.brief for write in writes if not _is_once(connection, write, shown)]
+    count = len(writes)
+    text = f"{count:,} of {count:,} acknowledged writes are there, each exactly once"
+    if missing:
+        text = f"not there exactly once: {', '.join(missing)}"
+    return Claim(count > 0 and not missing, text)
+
+
+def _is_once(connection: sqlite3.Connection, write: Write, shown: Mapping[str, str]) -> bool:
     parameters = {**_OPTIONAL, **write.arguments, "agent": write.agent}
-    return connection.execute(WRITTEN[write.tool], parameters).fetchall() == [(write.event,)]
+    found = connection.execute(shown[write.tool], parameters).fetchall()
+    return [row[0] for row in found] == [write.event]
+
+
+def numbered(connection: sqlite3.Connection) -> Claim:
+    """No event is missing, at the beginning, between, or at the end."""
+    count, first, last, counted = connection.execute(_NUMBERS).fetchone()
+    return Claim(
+        (count, first) == (last, 1) and counted == last,
+        f"{count:,} events are numbered {first} to {last:,}, without a gap",
+    )
+
+
+def intact(connection: sqlite3.Connection) -> Claim:
+    """What SQLite itself says of the file."""
+    pages = [row[0] for row in connection.execute("PRAGMA integrity_check")]
+    return Claim(pages == ["ok"], f"PRAGMA integrity_check: {pages[0]}")
 
 
 def _events(connection: sqlite3.Connection, story: Story) -> Iterator[Claim]:
-    count, first, last, counted = connection.execute(_NUMBERS).fetchone()
-    yield Claim(
-        (count, first) == (last, 1) and counted == last,
-        f"{count} events are numbered {first} to {last}, without a gap",
-    )
+    yield numbered(connection)
     acknowledged = {write.event for write in story.writes}
     others = [row for row in connection.execute(_OTHERS) if row[0] not in acknowledged]
     broken = [row for row in others if row[2] == "lease_broken"]
@@ -154,18 +179,19 @@ def _files(project: Path, story: Story) -> Iterator[Claim]:
         "touched again",
     )
     files = sorted((project / "data").glob("*.csv"))
-    right = [path for path in files if _converted(path)]
+    right = [path for path in files if converted(path, path.with_suffix(".json"))]
     yield Claim(
         0 < len(right) == len(files),
         f"{len(right)} of {len(files)} files are converted, by both agents alike",
     )
 
 
-def _converted(path: Path) -> bool:
-    with path.open(newline="", encoding="utf-8") as file:
-        header, *rows = list(csv.reader(file, delimiter=";"))
+def converted(source: Path, target: Path) -> bool:
+    """Whether the JSON says what the CSV says, whatever separates its columns."""
+    text = source.read_text("utf-8")
+    header, *rows = list(csv.reader(text.splitlines(), delimiter=text.removeprefix("order")[0]))
     wanted = [dict(zip(header, row, strict=True)) for row in rows]
     for order in wanted:
         order["amount"] = str(int(order["amount"].replace(",", "")))
-    found = json.loads(path.with_suffix(".json").read_text("utf-8"))
+    found = json.loads(target.read_text("utf-8"))
     return [{name: str(value) for name, value in order.items()} for order in found] == wanted
