@@ -30,9 +30,9 @@ from mcp_state.times import Clock
 class State:
     """The state of one project, for one caller.
 
-    `memory`, `threads`, `journal`, `runs`, `steps`, `blobs`, `events` (history), `search` and
-    `projects` hold the methods; each raises the classes of `mcp_state.errors` and returns the
-    models of `mcp_state.models`.
+    `memory`, `threads`, `journal`, `runs`, `steps`, `transcripts`, `blobs`, `handoffs`, `transfer`
+    (export and import), `events` (history), `search` and `projects` hold the methods; each raises
+    the classes of `mcp_state.errors` and returns the models of `mcp_state.models`.
     """
 
     def __init__(self, database: Database, caller: Caller) -> None:

@@ -583,8 +583,7 @@ def handoff_line(handoff: Handoff, now: datetime) -> str:
         words += f", handed over in a file {ago(handoff.exported_at, now)}"
     if handoff.accepted_at is not None and handoff.accepted_by is not None:
         return f"{words}, taken by {by(handoff.accepted_by, handoff.accepted_at, now)}"
-    call = "" if handoff.exported_at else f"   -> handoff_accept(key={quoted(handoff.key)})"
-    return f"{words}: {one_line(handoff.note)}{call}"
+    return f"{words}: {one_line(handoff.note)}   -> handoff_accept(key={quoted(handoff.key)})"
 
 
 def handoff_made(made: HandoffMade, now: datetime, room: int = ROOM) -> str:

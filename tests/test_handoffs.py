@@ -112,6 +112,7 @@ async def test_orient_shows_an_offer_until_it_was_taken_a_day_ago(
     await ada.handoffs.export(key)
     assert await shown() == [
         f"    {key} from ada 2 h ago for ben, handed over in a file just now: mind [forged]"
+        f'   -> handoff_accept(key="{key}")'
     ]
     await ben.handoffs.accept(key)
     clock.move(hours=1)
