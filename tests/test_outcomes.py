@@ -269,7 +269,7 @@ CONTENT = r"""
     2026-11-29|29.11.2026|Nov 29|14:50|12:30|app.py:14:50|foo.c:12:30:45|a[10:20:30]|3:2|16:9|4:3:2
     00:11:22:33:44:55|01:02:03:04|00:11:22:aa|2001:db8::1|12:61:00|12:59:99|25:00:00|2026-11-29:14:50
     12:30:45:6|access.log.12:30:45|time 1764424991|pages 3-4|20261129|xtime_ms: 3|2026-11-29 failed
-    20261129140311_create_users|1764424991|counts=1764424991|runts: 1764424991|12th|ISO8601|10x123456
+    20261129140311_create_users|1764424991|counts=1764424991|runts: 1764424991|ISO8601|10x123456
     5m|3d|2 m|5 d|4 seasons|3 segments|12 mines|1990s|2nd|10s of thousands|500s|404s|the 90s|5 hits
     1.2.3s|10.0.0.1 s|v1.2s|w 640 h 480|640 h: 480|9 min 2 max|line 12 min(x)|12 h=5|12 s.append(x)
     test_wait[30s]|test_wait[5s-10s]|TestWait/30s|30s-timeout|test_at[12:30:45]|test_id[a1b2c3d]|x5s
@@ -277,11 +277,11 @@ CONTENT = r"""
     1.2345678f|0b10101010|BC30451|DB21034E|a1b2c3|facade|123456789012|exit 0x5|0xff|0x1234|0x0|E1129
     0x00001234|0x100000|0x80070005|0xC0000005|0xE0434352|0xffffffff|0xFFFFFFFFFFFFFFFF|exit code 137
     10.0.0.1:8080|v1.2.3-rc1|2x|%25s|%-25s|%.200s|1/3|87%|4096 bytes|12 MB|:8080|sha256|utf8|x86_64
-    /tmp/myproject/src/a.py|/tmp/api.log|/tmp/run1|/tmp/v1beta1/a|/tmp/fooBar|/tmp/x-fooBar|/tmp/a10b
+    /tmp/myproject/src/a.py|/tmp/api.log|/tmp/run1|/tmp/v1-v1alpha1|/tmp/fooBar|/tmp/x-fooBar
     /tmp/backup-20261129|/tmp/shot-1024x768.png|/tmp/.s.PGSQL.5432|/tmp/TestFooBarBaz|/tmp/build-12/a
     /tmp/tmp_results|/tmp/tmpfile_001|/tmp/app.py:1234567|/tmp/tile_x10y20.png|/tmp/python3.11/a|/tmpx
     /home/me/foo-Ab3dE5/x|/tmp/sqlite.sqlite|/var/tmp/README|C:\Temp\x-README|/tmp/issue-12345
-    /tmp/load-100users|/tmp/case-10a|/tmp/a-test_001|/tmp/ccresult.json|/tmp/template1|/tmp/log4j2/a|/tmp/e2e_test
+    /tmp/load-100users|/tmp/case-10a|/tmp/a-test_001|/tmp/ccresult.json|/tmp/template1|/tmp/a10b|/tmp/log4j2/a|/tmp/e2e_test
 """
 
 
@@ -370,7 +370,7 @@ CHANCE: tuple[Form, ...] = (
     lambda n: moment(n).isoformat(),
     lambda n: f"{moment(n):%Y-%m-%d %H:%M:%S},{n % 1000:03} -",
     lambda n: f"{moment(n):%Y-%m-%dT%H:%M:%SZ}",
-    lambda n: f"{moment(n):%b %e %H:%M:%S}",
+    lambda n: f"{moment(n):%b} {moment(n).day:2} {moment(n):%H:%M:%S}",
     lambda n: f"{moment(n):%a, %d %b %Y %H:%M:%S} GMT",
     lambda n: f"{moment(n):[%d/%b/%Y:%H:%M:%S +0000]}",
     lambda n: moment(n).ctime(),
@@ -444,6 +444,7 @@ AT_THE_SEAMS = r"""
 5s-1a2b3c4
 20261129e-051a2b3c4
 5 min 1a2b3c4
+time: 1764424991.123e4567-e89b-12d3-a456-426614174000
 9.51764424991E1129
 90ab3de5.51764424991E1129
 C:\Temp\#2h1234567
@@ -452,11 +453,12 @@ C:\Temp\#2h1234567
 /tmp/1234567duration_ms 3
 /tmp/Z1a2b3c41234567890
 /tmp/z1234567abcdef1
+/tmp/x-Zb3dEx1234567
 , estimated 3 s 90,123ms
 """
 
 
-@pytest.mark.parametrize("text", AT_THE_SEAMS.split("\n"))
+@pytest.mark.parametrize("text", AT_THE_SEAMS.strip().split("\n"))
 def test_a_placeholder_makes_nothing_beside_it_volatile(text: str) -> None:
     once = stable(text)
     assert stable(once) == once
@@ -490,6 +492,8 @@ HOSTILE = {
     "names below temp": "/tmp/tmpaB1_",
     "numbers": "1,111.",
     "durations": "1d 1h 1m ",
+    "spaces": " ",
+    "equals signs": "=",
     "dates": "2026-11-29T14:03:11.1",
     "labels": '"time": ',
     "escapes": "\x1b[1",

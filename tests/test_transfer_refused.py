@@ -84,7 +84,7 @@ async def refusal(theirs: Store, file: Path, project: str = "acme") -> str:
         (b"\xef\xbb\xbf" + b'{"mcp_state_export": 1}\n', "1: this is no export of mcp-state"),
         ('{"mcp_state_export": 1}\n'.encode("utf-16"), "1: this is no export of mcp-state"),
         (b"SQLite format 3\0" + bytes(4080), "1: it is a database, not an export"),
-        (gzip.compress(b'{"mcp_state_export": 1}\n'), "1: it is compressed (gzip)"),
+        (gzip.compress(b'{"mcp_state_export": 1}\n', mtime=0), "1: it is compressed (gzip)"),
         (
             b'{"mcp_state_export":2,"anything":[]}\n',
             "1: it was written by a newer version of mcp-state (format 2, this one reads 1)",
