@@ -281,7 +281,8 @@ CONTENT = r"""
     /tmp/backup-20261129|/tmp/shot-1024x768.png|/tmp/.s.PGSQL.5432|/tmp/TestFooBarBaz|/tmp/build-12/a
     /tmp/tmp_results|/tmp/tmpfile_001|/tmp/app.py:1234567|/tmp/tile_x10y20.png|/tmp/python3.11/a|/tmpx
     /home/me/foo-Ab3dE5/x|/tmp/sqlite.sqlite|/var/tmp/README|C:\Temp\x-README|/tmp/issue-12345
-    /tmp/load-100users|/tmp/case-10a|/tmp/a-test_001|/tmp/ccresult.json|/tmp/template1|/tmp/a10b|/tmp/log4j2/a|/tmp/e2e_test
+    /tmp/load-100users|/tmp/case-10a|/tmp/a-test_001|/tmp/ccresult.json|/tmp/template1
+    /tmp/a10b|/tmp/log4j2/a|/tmp/e2e_test
 """
 
 
