@@ -492,7 +492,7 @@ class RunPage:
 
 @dataclass(frozen=True, slots=True)
 class RunDetail:
-    """All that a run did: checkpoints, steps, attempts (newest last), events and its memory.
+    """All that a run did: checkpoints, steps, its memory, and events, which tell of each attempt.
 
     The numbers of what there is in all stand in `run`; `events` is the newest page.
     """
@@ -574,6 +574,7 @@ class HandoffTaken:
     handoff: Handoff
     checks: Sequence[Thread]
     leases: Sequence[Thread]
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -665,8 +666,9 @@ class Imported:
     """What came out of a file: `events` are new here, `skipped` were here already.
 
     `kept_apart` says under which name a thing is found here, since its own leads to another one:
-    `{"thread:base": "base (from acme)"}`. `handoff` is the key to accept, or empty. `event` is the
-    number of the event that records the import; 0 if there was nothing to do.
+    `{"thread:base": "base (from acme)"}`. `stayed` tells of each blob and handoff that has another
+    history in the file, which was not imported. `handoff` is the key to accept, or empty. `event`
+    is the number of the event that records the import; 0 if there was nothing to do.
     """
 
     project: str
@@ -674,5 +676,6 @@ class Imported:
     events: int
     skipped: int
     kept_apart: Mapping[str, str]
+    stayed: Sequence[str] = ()
     handoff: str = ""
     event: int = 0

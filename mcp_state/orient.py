@@ -30,8 +30,8 @@ from mcp_state.models import (
     Totals,
 )
 from mcp_state.store import journal, memory, run_rows, thread_rows
-from mcp_state.store.events import last_events
-from mcp_state.store.handoffs import last_handoffs
+from mcp_state.store.events import count_changes, last_events
+from mcp_state.store.handoffs import last_handoffs, open_handoffs
 from mcp_state.store.noun import Noun, reads
 from mcp_state.store.steps import WARN_AT
 from mcp_state.store.text import clean, fold
@@ -43,6 +43,7 @@ LEAST_TOKENS = 150
 MOST_TOKENS = 50_000
 _RECENT = timedelta(hours=24)
 _ALWAYS = 3
+_MANY = 1000
 _DEAD_ENDS = 5
 _HANDOFFS = 5
 _OLD_OFFER = timedelta(days=30)
@@ -126,7 +127,7 @@ def _gather(tx: Reading, totals: Totals, since: int | None) -> Packet:
         text="",
         last_here=last_here,
         since=start,
-        news=max(0, totals.event - start) if seen or since is not None else 0,
+        news=_count_news(tx, totals, start) if seen or since is not None else 0,
         changes=changes,
         active=[*mine, *(t for t in active if t.name not in names)],
         due=thread_rows.list_threads(tx, None, True, 25, "").threads,
@@ -138,14 +139,21 @@ def _gather(tx: Reading, totals: Totals, since: int | None) -> Packet:
         failed_runs=run_rows.runs_of_status(tx, [RunStatus.FAILED], _DEAD_ENDS),
         stopped_steps=run_rows.stopped_steps(tx, _DEAD_ENDS),
         dead_ends=journal.tail(tx, _DEAD_ENDS, kind="dead_end").entries,
-        handoffs=[h for h in last_handoffs(tx, _HANDOFFS) if _is_news(h, tx.at)],
+        handoffs=[
+            *(h for h in open_handoffs(tx, _HANDOFFS) if tx.at - h.created_at < _OLD_OFFER),
+            *(h for h in last_handoffs(tx, _HANDOFFS) if _was_taken_lately(h, tx.at)),
+        ],
     )
 
 
-def _is_news(handoff: Handoff, now: datetime) -> bool:
-    """An offer that is open, or was taken a short while ago."""
-    taken = handoff.accepted_at
-    return now - handoff.created_at < _OLD_OFFER if taken is None else now - taken < _RECENT
+def _was_taken_lately(handoff: Handoff, now: datetime) -> bool:
+    return handoff.accepted_at is not None and now - handoff.accepted_at < _RECENT
+
+
+def _count_news(tx: Reading, totals: Totals, start: int) -> int:
+    """Changes after an event; where there are many, traces of reads are counted among them."""
+    count = count_changes(tx, start)
+    return count if count < _MANY else max(0, totals.event - start)
 
 
 def _open_run(tx: Reading, run: Run) -> OpenRun:

@@ -97,6 +97,7 @@ def begun(run: Run, now: datetime, goal: str, given: Mapping[str, Any] = NOTHING
         return f"begun: {name(run.name)}, {allowed}. {_next_call(run)}"
     lines = [f"there already: {run_head(run, now)}"]
     if run.status is not RunStatus.OPEN:
+        lines.append("It has ended, and nothing was begun. For further work, give another run_id.")
         return "\n".join([*lines, *_ending_whole(run, ROOM - _size(lines))])
     if other := _given_otherwise(run, {**given, "goal": goal}):
         lines.append(f"these are not as you gave them, and stay as they are: {', '.join(other)}")
@@ -583,7 +584,8 @@ def handoff_line(handoff: Handoff, now: datetime) -> str:
         words += f", handed over in a file {ago(handoff.exported_at, now)}"
     if handoff.accepted_at is not None and handoff.accepted_by is not None:
         return f"{words}, taken by {by(handoff.accepted_by, handoff.accepted_at, now)}"
-    return f"{words}: {one_line(handoff.note)}   -> handoff_accept(key={quoted(handoff.key)})"
+    call = "" if handoff.exported_at else f"   -> handoff_accept(key={quoted(handoff.key)})"
+    return f"{words}: {one_line(handoff.note)}{call}"
 
 
 def handoff_made(made: HandoffMade, now: datetime, room: int = ROOM) -> str:
@@ -603,9 +605,13 @@ def handoff_made(made: HandoffMade, now: datetime, room: int = ROOM) -> str:
 def handoff_taken(taken: HandoffTaken, now: datetime, packet: str, room: int = ROOM) -> str:
     """What was taken over, the checks to run first, and where the work stands."""
     handoff = taken.handoff
-    lines = [f"taken over: {handoff.key} from {by(handoff.created_by, handoff.created_at, now)}"]
+    word = "taken over already" if taken.repeated else "taken over"
+    lines = [f"{word}: {handoff.key} from {by(handoff.created_by, handoff.created_at, now)}"]
     if handoff.recipient:
         lines[0] += f", meant for {one_line(handoff.recipient, 40)}"
+    if handoff.exported_at is not None:
+        when = ago(handoff.exported_at, now)
+        lines.append(f"it went out in a file {when}: another machine may be at work on it too")
     lines += ["note:", *indented(handoff.note)]
     for thread in taken.leases:
         assert thread.lease is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -74,6 +76,7 @@ async def test_a_store_of_version_1_goes_on_with_all_that_is_in_it(tmp_path: Pat
         await work_long(nouns)
         await nouns.memory.set("plan", "importer second", expected_version=1)
     assert rows(path, "PRAGMA user_version") == [(len(opening.migrations()),)]
+    assert rows(path, "SELECT min_reader FROM store") == [(opening.OLDEST_READER,)]
     (copy,) = path.parent.glob("*.bak")
     assert copy.name.startswith("state.db.v1-")
     assert rows(copy, "SELECT count(*) FROM events") == [(2,)]
@@ -89,3 +92,12 @@ async def test_a_server_that_only_reads_leaves_an_older_store_alone(tmp_path: Pa
             await Nouns(database, "acme", "codex").memory.get("plan")
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == ["state.db"]
+
+
+def test_a_command_that_only_reads_brings_an_older_store_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    make_version_1(path)
+    words = [sys.executable, "-m", "mcp_state", "journal", "--db", str(path), "--project", "acme"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, "began" in done.stdout) == (0, True), done.stderr
+    assert rows(path, "PRAGMA user_version") == [(len(opening.migrations()),)]

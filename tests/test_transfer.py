@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO, NoReturn
 
 import pytest
 from carrying import (
@@ -28,13 +30,16 @@ from workload import StepClock
 from mcp_state.errors import (
     BadArgument,
     Conflict,
+    DiskFull,
     NotFound,
     ProjectUnknown,
     SecretRefused,
+    StoreBusy,
     StoreReadonly,
 )
 from mcp_state.models import Caller, Exported, Imported, MemoryBlock
 from mcp_state.store.database import Database
+from mcp_state.store.handoffs import Handoffs
 from mcp_state.store.opening import apply, migrations
 from mcp_state.store.transfer import Transfer
 from mcp_state.store.transfer.exporting import ROWS
@@ -275,7 +280,8 @@ async def test_a_handoff_in_a_file_shows_the_same_picture_elsewhere(tmp_path: Pa
         ada = ours.as_("ada")
         made = await ada.handoffs.create("The importer is half done", to="ben")
         key = made.handoff.key
-        file = await ours.export(handoff=key)
+        file = tmp_path / "x.jsonl"
+        await ours.as_("ada", "s7").transfer.export(file, handoff=key)  # which has no run
         assert lines_of(file)[0]["handoff"] == key
         count = lines_of(file)[0]["events"]
         imported = await theirs.take(file)
@@ -283,8 +289,13 @@ async def test_a_handoff_in_a_file_shows_the_same_picture_elsewhere(tmp_path: Pa
         for clock in (here, elsewhere):
             clock.move(days=2)
         pictures = [(await s.as_("ben", "s2").orient(4000)).text for s in (ours, theirs)]
-        assert "handed over in a file 2 d ago: The importer is half done" in pictures[0]
-        assert pictures[1] == pictures[0].replace(f"event {count}", f"event {count + 1}")
+        lines = [text.replace(f"event {count + 1}", "event").splitlines() for text in pictures]
+        out, open_there = [next(line for line in text if key in line) for text in lines]
+        assert out.endswith("handed over in a file 2 d ago: The importer is half done")
+        assert open_there == out.replace(", handed over in a file 2 d ago", "") + (
+            f'   -> handoff_accept(key="{key}")'
+        )
+        assert lines[0] == [out if line == open_there else line for line in lines[1]]
         for name in ("base", "on-top", "seen", "long"):
             one, two = [await s.as_().threads.get(name) for s in (ours, theirs)]
             assert replace(one, history=[]) == replace(two, history=[])
@@ -331,8 +342,8 @@ async def test_the_work_comes_back_and_the_source_sees_who_took_it(tmp_path: Pat
         assert "taken by ben" in (await ada.orient()).text
 
 
-async def test_a_handoff_is_noted_before_the_file_is_made_and_only_if_it_can_be(
-    tmp_path: Path,
+async def test_a_handoff_is_noted_when_its_file_is_whole_and_only_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with store_at(tmp_path / "a.db") as ours:
         ada = ours.as_("ada")
@@ -343,14 +354,84 @@ async def test_a_handoff_is_noted_before_the_file_is_made_and_only_if_it_can_be(
             await ada.transfer.export(taken, handoff=key)
         with pytest.raises(NotFound, match="no handoff 'h-none'"):
             await ada.transfer.export(tmp_path / "x.jsonl", handoff="h-none")
+        with pytest.raises(ProjectUnknown):
+            await ours.as_(project="").transfer.export(tmp_path / "x.jsonl", handoff=key)
+        with monkeypatch.context() as patch:
+            patch.setattr("os.fsync", full)
+            with pytest.raises(DiskFull, match=r"x\.jsonl can't be written: No space left"):
+                await ada.transfer.export(tmp_path / "x.jsonl", handoff=key)
+        with pytest.raises(DiskFull, match="standard output can't be written"), open_full() as out:
+            await ada.transfer.export(out, handoff=key)
         assert taken.read_bytes() == b"precious"
         assert not (tmp_path / "x.jsonl").exists()
         history = (await ada.events.history(f"handoff:{key}")).events
         assert [e.operation for e in history] == ["create"]
         await ada.transfer.export(taken, handoff=key.upper(), overwrite=True)
         assert lines_of(taken)[0]["handoff"] == key
+        assert [h["exported_at"] for h in things(taken, "handoff")] == [None]
         history = (await ada.events.history(f"handoff:{key}")).events
         assert [e.operation for e in history] == ["create", "export"]
+
+
+def full(_: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@contextlib.contextmanager
+def open_full() -> Generator[BinaryIO]:
+    with open("/dev/full", "wb", buffering=0) as stream:
+        yield stream
+
+
+async def test_a_file_whose_handoff_could_not_be_noted_is_said_to_be_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def busy(_: Handoffs, key: str) -> NoReturn:
+        raise StoreBusy.after(5)
+
+    async with store_at(tmp_path / "a.db") as ours:
+        ada = ours.as_("ada")
+        key = (await ada.handoffs.create("go on")).handoff.key
+        monkeypatch.setattr(Handoffs, "export", busy)
+        with pytest.raises(StoreBusy) as told:
+            await ada.transfer.export(tmp_path / "x.jsonl", handoff=key)
+        assert told.value.fact.startswith(
+            f"{tmp_path}/x.jsonl is whole, but is not noted as handed over: not saved: "
+        )
+        assert lines_of(tmp_path / "x.jsonl")[0]["handoff"] == key
+
+
+async def test_a_handoff_that_was_taken_is_neither_exported_nor_proposed(tmp_path: Path) -> None:
+    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+        ada, ben = ours.as_("ada"), theirs.as_("ben", "s2")
+        key = (await ada.handoffs.create("go on")).handoff.key
+        file = await ours.export(handoff=key)
+        assert (await theirs.take(file)).handoff == key
+        assert (await theirs.take(file)).handoff == key
+        await ben.handoffs.accept(key)
+        assert (await theirs.take(file)).handoff == ""
+        with pytest.raises(Conflict, match=f"handoff {key} was taken by ben"):
+            await ben.transfer.export(tmp_path / "y.jsonl", handoff=key)
+        assert not (tmp_path / "y.jsonl").exists()
+
+
+async def test_that_a_file_was_made_of_a_handoff_is_no_other_history(tmp_path: Path) -> None:
+    async with (
+        store_at(tmp_path / "a.db") as a,
+        store_at(tmp_path / "b.db") as b,
+        store_at(tmp_path / "c.db") as c,
+    ):
+        key = (await a.as_("ada").handoffs.create("go on")).handoff.key
+        await b.take(await a.export(handoff=key))
+        await b.take(await a.export(handoff=key))
+        await c.take(await b.export(handoff=key))
+        for source, target in ((a, b), (b, a), (b, c), (c, a)):
+            imported = await target.take(await source.export())
+            assert (imported.events, imported.stayed) == (0, ())
+        await c.as_("cid", "s3").handoffs.accept(key)
+        for source, target in ((c, b), (b, a)):
+            assert (await target.take(await source.export())).stayed == ()
+            assert "taken by cid" in (await target.as_("ada").orient()).text
 
 
 # Files and streams
@@ -465,6 +546,7 @@ async def test_a_server_that_only_reads_exports_and_does_not_import(tmp_path: Pa
             ):
                 with pytest.raises(StoreReadonly):
                     await refused
+            assert not (tmp_path / "y.jsonl").exists()
         finally:
             await reader.aclose()
 
@@ -522,16 +604,16 @@ def test_two_machines_two_umasks_and_one_file(tmp_path: Path) -> None:
     said, _ = run(ours, "export", "--handoff", key, "x.jsonl", "--project", "acme", umask=0o000)
     file = ours / "x.jsonl"
     assert said.splitlines() == [
-        f"exported acme, 3 events to {file} (7 lines, {file.stat().st_size:,} bytes)",
+        f"exported acme, 2 events to {file} (6 lines, {file.stat().st_size:,} bytes)",
         "carry the file to the other machine; there: `mcp-state import FILE`, then "
         f"`mcp-state handoff accept {key}`",
     ]
     file.rename(theirs / "x.jsonl")
     expected = [
-        "imported 3 events from acme into acme",
+        "imported 2 events from acme into acme",
         f"to take the work over: `mcp-state handoff accept {key}`; an agent calls "
         f'handoff_accept(key="{key}")',
-        "[acme (from the file) · 1 thread · event 4]",
+        "[acme (from the file) · 1 thread · event 3]",
     ]
     said, _ = run(theirs, "import", "x.jsonl", umask=0o000)
     assert said.splitlines() == expected
@@ -543,8 +625,26 @@ def test_two_machines_two_umasks_and_one_file(tmp_path: Path) -> None:
     run(theirs, "handoff", "accept", key, "--project", "acme", "--agent", "ben")
     _, refused = run(theirs, "handoff", "accept", key, "--project", "acme", code=1)
     assert refused.startswith(f"error: conflict: handoff {key} was taken by ben ")
+    said, _ = run(theirs, "import", "x.jsonl")
+    assert [line[:17] for line in said.splitlines()] == ["nothing to import", "[acme (from the f"]
+    _, refused = run(theirs, "export", "y", "--handoff", key, "--project", "acme", code=1)
+    assert refused.startswith(f"error: conflict: handoff {key} was taken by ben ")
     picture, _ = run(ours, "orient", "--project", "acme")
-    assert "handed over in a file" in picture
+    assert "handed over in a file" in picture and "handoff_accept" not in picture
+
+    run(ours, "handoff", "accept", key, "--project", "acme", "--agent", "cy")
+    run(theirs, "export", "y.jsonl", "--project", "acme")
+    (theirs / "y.jsonl").rename(ours / "y.jsonl")
+    stayed = f"handoff:{key} was taken by cy here, by ben there, and stays as it is here"
+    said, _ = run(ours, "import", "y.jsonl")
+    assert f"not imported: {stayed}" in said.splitlines()
+    said, _ = run(ours, "import", "y.jsonl")
+    assert said.splitlines()[:2] == [
+        "nothing to import: the rest is in acme already",
+        f"not imported: {stayed}",
+    ]
+    said, _ = run(ours, "import", "y.jsonl", "--json")
+    assert json.loads(said)["stayed"] == [stayed]
 
 
 def test_a_project_goes_through_a_pipe(tmp_path: Path) -> None:
@@ -577,4 +677,53 @@ def test_a_file_and_a_project_that_are_not_there_are_said_so(tmp_path: Path) -> 
     assert refused.startswith("error: not_found: no project 'none'")
     _, refused = run(tmp_path, "export", "x.jsonl", code=1)
     assert refused.startswith("error: project_unknown: nothing was exported")
+    assert refused.endswith(". Pass --project NAME, or run it in a git repository.\n")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    run(tmp_path, "journal", "append", "one", "--project", "acme")
+    folder = tmp_path / "closed"
+    folder.mkdir(0o500)
+    _, refused = run(tmp_path, "export", "closed/x.jsonl", "--project", "acme", code=2)
+    assert refused == (
+        f"error: bad_argument: {folder}/x.jsonl can't be written: Permission denied. No whole "
+        "export was made. Name another file.\n"
+    )
+
+
+def test_a_file_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    run(tmp_path, "journal", "append", "one", "--project", "acme")
+    file = tmp_path / ("x" * 250)
+    _, refused = run(tmp_path, "export", file.name, "--project", "acme", code=2)
+    assert refused == (
+        f"error: bad_argument: {file} can't be written: File name too long. No whole export was "
+        "made. Name another file.\n"
+    )
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_a_stream_that_cannot_be_written_is_one_line(tmp_path: Path, size: int) -> None:
+    run(tmp_path, "blob", "put", "-", "--project", "acme", stdin=b"x" * size)
+    command = f"{PROGRAM} export - --project acme"
+    env = {**os.environ, "MCP_STATE_DB": str(tmp_path / "state.db")}
+    for end, code, told in (
+        (
+            ">/dev/full",
+            1,
+            "error: disk_full: standard output can't be written: No space left on device. No whole "
+            "export was made. Free some space, or name another file.\n",
+        ),
+        ("| true; exit ${PIPESTATUS[0]}", 0, ""),
+    ):
+        done = subprocess.run(
+            ["bash", "-c", f"{command} {end}"],
+            env=env,
+            capture_output=True,
+            timeout=60,
+            check=False,
+            text=True,
+        )
+        said = "" if size < 1000 and not told else done.stderr  # it may fit into the pipe
+        assert (done.returncode, said) == (code, told)

@@ -287,6 +287,15 @@ async def test_a_blob_that_both_have_stays_and_is_kept_for_the_longer_time(
             await there.blobs.put(text, summary="theirs", ttl=ttl)
         imported = await b.take(await ours.export())
         assert (imported.events, imported.kept_apart, imported.event) == (0, {}, 6)
+        stays = "has another history there, and stays as it is here"
+        good = await here.blobs.put("for good")
+        assert sorted(imported.stayed) == sorted(
+            [
+                f"blob:{good.key} {stays}, but is kept longer",
+                f"blob:{long.key} {stays}, but is kept longer",
+                f"blob:{short.key} {stays}",
+            ]
+        )
         clock.move(hours=1, minutes=30)
         for key in (long.key, short.key):
             page = await there.blobs.get(key)

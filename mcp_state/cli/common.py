@@ -173,7 +173,7 @@ def answer(
         options: which store, and how to answer.
         work: what to do.
         show: the text of what it returns.
-        writes: whether the store may be made, migrated and written.
+        writes: whether it writes, so that it needs a project.
         named: the project that the command itself names.
         scoped: whether the answer belongs to a project.
 
@@ -182,7 +182,7 @@ def answer(
     """
 
     async def within() -> tuple[T | Mapping[str, Sequence[str]], str, Totals]:
-        async with opened(options, writes=writes, named=named) as state:
+        async with opened(options, named=named) as state:
             if scoped and not writes and not state.caller.project:
                 known = await known_projects(state)
                 text = render.unknown_project(known, "--project NAME")
@@ -206,9 +206,7 @@ async def known_projects(state: State) -> list[str]:
 
 
 @asynccontextmanager
-async def opened(
-    options: Options, *, writes: bool = False, named: str = ""
-) -> AsyncGenerator[State]:
+async def opened(options: Options, *, named: str = "") -> AsyncGenerator[State]:
     """The state of the project that the command is for.
 
     Raises:
@@ -219,7 +217,6 @@ async def opened(
     database = Database(
         settings.db,
         limits=settings.limits,
-        read_only=not writes,
         allow_secrets=settings.allow_secrets,
     )
     try:

@@ -12,11 +12,13 @@ import click
 
 from mcp_state import render
 from mcp_state.cli.common import ON_PROJECT, Options, opened, store_options
-from mcp_state.cli.output import print_note, print_result, progress
+from mcp_state.cli.output import print_note, print_result, progress, silence
+from mcp_state.errors import ProjectUnknown, StateError
 from mcp_state.models import Exported, Imported, Totals
 from mcp_state.store.text import quoted
 
 _STREAM = Path("-")
+_CHOOSE = "Pass --project NAME, or run it in a git repository."
 _ON_STORE_AS = ("db", "agent", "json")
 
 
@@ -32,7 +34,7 @@ def export(options: Options, file: Path, handoff: str, overwrite: bool) -> None:
     """
 
     async def write() -> Exported:
-        async with opened(options, writes=bool(handoff)) as state:
+        async with opened(options) as state:
             with progress("exporting") as report:
                 return await state.transfer.export(
                     sys.stdout.buffer if file == _STREAM else file,
@@ -41,7 +43,14 @@ def export(options: Options, file: Path, handoff: str, overwrite: bool) -> None:
                     progress=report,
                 )
 
-    exported = asyncio.run(write())
+    try:
+        exported = asyncio.run(write())
+    except ProjectUnknown as problem:
+        raise ProjectUnknown(problem.fact, _CHOOSE) from None
+    except StateError as problem:
+        if file == _STREAM and isinstance(problem.__cause__, OSError):
+            silence()  # what is still in the buffer cannot be written either
+        raise
     if file == _STREAM:
         print_note("\n".join(_exported(exported)))
     else:
@@ -80,7 +89,7 @@ def import_(options: Options, file: Path, into: str, allow_secrets: bool) -> Non
     options = dataclasses.replace(options, settings=settings)
 
     async def read() -> tuple[Imported, Totals]:
-        async with opened(options, writes=True, named=into) as state:
+        async with opened(options, named=into) as state:
             if not into.strip():
                 state.caller.project = state.caller.anchor = ""
             with progress("importing") as report:
@@ -100,10 +109,12 @@ def _imported(imported: Imported) -> Iterator[str]:
         skipped = f", {imported.skipped:,} were here already" if imported.skipped else ""
         yield f"imported {events} from {imported.source} into {imported.project}{skipped}"
     else:
-        yield f"nothing to import: all of {imported.source} is in {imported.project} already"
+        everything = "the rest" if imported.stayed else f"all of {imported.source}"
+        yield f"nothing to import: {everything} is in {imported.project} already"
     for thing, shown in imported.kept_apart.items():
         kind, _, name = thing.partition(":")
         yield f"kept apart, since the name is taken: {kind} {name} -> {shown}"
+    yield from (f"not imported: {told}" for told in imported.stayed)
     if imported.handoff:
         yield (
             f"to take the work over: `mcp-state handoff accept {imported.handoff}`; an agent calls "

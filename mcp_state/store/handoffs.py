@@ -7,7 +7,7 @@ from typing import Any
 
 from mcp_state.errors import BadArgument, Conflict, NotFound
 from mcp_state.models import Actor, Handoff, HandoffMade, HandoffTaken, RunStatus, Status, Thread
-from mcp_state.store.noun import Noun, writes
+from mcp_state.store.noun import Noun, reads, writes
 from mcp_state.store.text import fold, one_line
 from mcp_state.store.thread_rows import list_threads, thread_of
 from mcp_state.store.threads import pass_lease
@@ -19,6 +19,10 @@ _INSERT = """
     VALUES (:project, :key, :seq, :now, :actor, :recipient, :note)
 """
 _ONE = "SELECT * FROM handoff_rows WHERE project = :project AND key = :key"
+_OPEN = """
+    SELECT * FROM handoff_rows WHERE project = :project AND accepted_at IS NULL
+    ORDER BY created DESC LIMIT :limit
+"""
 _LAST = """
     SELECT * FROM handoff_rows WHERE project = :project ORDER BY created DESC LIMIT :limit
 """
@@ -30,10 +34,12 @@ _ACCEPT = """
 _HELD_BY = """
     SELECT * FROM thread_rows
     WHERE project = :project AND lease_until > :now AND lease_over = 0
-        AND holder_session = :session AND holder_session <> '' AND holder_agent = :agent
+        AND holder_session = :session AND holder_agent = :agent
     ORDER BY created LIMIT 100
 """
 _CHECKS = 20
+_LOOKED_AT = 100
+"""Threads of each status that are looked at for a check."""
 _SHORTEN = "Shorten it; what is long belongs in memory, the journal or a blob. Nothing was saved."
 
 
@@ -69,7 +75,9 @@ class Handoffs(Noun):
 
     @writes
     def accept(self, tx: Writing, key: str) -> HandoffTaken:
-        """Take the work over; leases that the giver still holds pass to the caller.
+        """Take the work over; leases that the giver's session still holds pass to the caller.
+
+        The same session again gets the same answer, marked `repeated`.
 
         Raises:
             NotFound: there is no such handoff.
@@ -79,17 +87,32 @@ class Handoffs(Noun):
         key = row["key"]
         tx.subject = ("handoff", key)
         if row["accepted_at"] is not None:
-            taker = one_line(row["taker_agent"], 40)
-            raise Conflict(
-                f"handoff {key} was taken by {taker} {ago(from_text(row['accepted_at']), tx.at)}",
-                "Ask them, or look at what is free: thread_list, thread_claim without a thread.",
-            )
+            taken = handoff_of(row)
+            me = tx.caller.actor
+            if taken.accepted_by != me or not me.session:
+                raise _taken(tx, row)
+            mine = {"session": me.session, "agent": me.agent}
+            leases = [thread_of(tx, thread) for thread in tx.all(_HELD_BY, mine)]
+            return HandoffTaken(taken, checks(tx), leases, repeated=True)
         tx.run(_ACCEPT, {"key": key})
         row = _row(tx, key)
         tx.event("accept", f"taken over from {one_line(row['agent'], 40)}", row_of(row))
         held = tx.all(_HELD_BY, {"session": row["session"], "agent": row["agent"]})
         leases = [thread_of(tx, pass_lease(tx, thread)) for thread in held]
         return HandoffTaken(handoff_of(row), checks(tx), leases)
+
+    @reads
+    def offered(self, tx: Reading, key: str) -> Handoff:
+        """An offer that nobody has taken.
+
+        Raises:
+            NotFound: there is no such handoff.
+            Conflict: somebody has taken it.
+        """
+        row = _row(tx, key)
+        if row["accepted_at"] is not None:
+            raise _taken(tx, row)
+        return handoff_of(row)
 
     @writes
     def export(self, tx: Writing, key: str) -> Handoff:
@@ -107,6 +130,14 @@ class Handoffs(Noun):
         return handoff_of(row)
 
 
+def _taken(tx: Reading, row: Row) -> Conflict:
+    when = ago(from_text(row["accepted_at"]), tx.at)
+    return Conflict(
+        f"handoff {row['key']} was taken by {one_line(row['taker_agent'], 40)} {when}",
+        "Ask them, or look at what is free: thread_list, thread_claim without a thread.",
+    )
+
+
 def _row(tx: Reading, key: str) -> Row:
     row = tx.one(_ONE, {"key": fold(key)})
     if row is None:
@@ -120,15 +151,20 @@ def _row(tx: Reading, key: str) -> Row:
 def checks(tx: Reading) -> Sequence[Thread]:
     """The threads that say how to check them, in the order to look: what is due first."""
     threads = [
-        *list_threads(tx, None, True, _CHECKS, "").threads,
+        *list_threads(tx, None, True, _LOOKED_AT, "").threads,
         *(
             thread
             for status in (Status.ACTIVE, Status.WATCHING, Status.BLOCKED)
-            for thread in list_threads(tx, status, False, _CHECKS, "").threads
+            for thread in list_threads(tx, status, False, _LOOKED_AT, "").threads
             if not thread.due
         ),
     ]
     return [thread for thread in threads if thread.check][:_CHECKS]
+
+
+def open_handoffs(tx: Reading, limit: int) -> list[Handoff]:
+    """The newest offers that nobody has taken, newest first."""
+    return [handoff_of(row) for row in tx.all(_OPEN, {"limit": limit})]
 
 
 def last_handoffs(tx: Reading, limit: int) -> list[Handoff]:

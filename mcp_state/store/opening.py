@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 OLDEST_SQLITE = (3, 37)
 APPLICATION_ID = 0x4D43_5053  # "MCPS"
+OLDEST_READER = 2
+"""The first version of the schema whose code does no harm to a store of today."""
 PATIENCE = 2.0
 """Seconds that a connection waits for the lock of another."""
 _PAGES = 500
@@ -252,7 +254,7 @@ def make(path: str, now: datetime) -> None:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         apply(connection, migrations())
-        connection.execute("INSERT INTO store VALUES (1, 1, 0, ?)", (to_text(now),))
+        connection.execute("INSERT INTO store VALUES (1, ?, 0, ?)", (OLDEST_READER, to_text(now)))
         connection.execute("COMMIT")
         if wal_is_safe(path):
             connection.execute("PRAGMA journal_mode = WAL")

@@ -199,6 +199,8 @@ CREATE TABLE handoffs (
 
 CREATE INDEX handoffs_by_age ON handoffs (project, created);
 
+CREATE INDEX handoffs_open ON handoffs (project, created) WHERE accepted_at IS NULL;
+
 CREATE VIEW run_rows AS
 SELECT runs.*, actors.agent, actors.client, actors.session,
     coalesce(threads.shown, '') AS thread_shown,
@@ -386,3 +388,18 @@ END;
 CREATE TRIGGER handoffs_are_kept BEFORE DELETE ON handoffs BEGIN
     SELECT RAISE(ABORT, 'handoffs are kept');
 END;
+
+DROP TRIGGER events_insert;
+
+CREATE TRIGGER events_insert AFTER INSERT ON events BEGIN
+    UPDATE projects SET last_event = NEW.seq WHERE id = NEW.project;
+    UPDATE store SET changes = changes + 1;
+    INSERT INTO last_events (project, actor, agent, session, worktree, seq)
+    SELECT NEW.project, id, agent, session, worktree, NEW.seq FROM actors
+    WHERE id = NEW.actor AND NEW.kind <> 'trace'
+    ON CONFLICT (project, actor) DO UPDATE SET seq = excluded.seq;
+    UPDATE threads SET lease_over = 1
+    WHERE project = NEW.project AND lease_over = 0 AND lease_until <= NEW.at;
+END;
+
+UPDATE store SET min_reader = 2;

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 from typing import BinaryIO, TypeGuard, cast
 
 import mcp_state
-from mcp_state.errors import BadArgument, NotFound, ProjectUnknown
+from mcp_state.errors import (
+    BadArgument,
+    DiskFull,
+    NotFound,
+    ProjectUnknown,
+    StateError,
+    StoreReadonly,
+)
 from mcp_state.models import Exported, Imported
 from mcp_state.store.backup import check_target, put
 from mcp_state.store.handoffs import Handoffs
 from mcp_state.store.noun import Noun
-from mcp_state.store.refusals import refused
 from mcp_state.store.transaction import Reading
 from mcp_state.store.transfer.exporting import Exporter
 from mcp_state.store.transfer.lines import Header, LineWriter
@@ -41,24 +48,42 @@ class Transfer(Noun):
 
         A file appears whole or not at all, for nobody but its owner to read. Leases, the
         directories that lead to the project and its other names stay behind. `handoff` is the key
-        of the offer that the file is made for; that it was made is noted in the store first.
+        of the offer that the file is made for; that it was made is noted in the store when it is
+        whole, and so not in the file itself.
 
         Raises:
-            BadArgument: the file exists, or is part of the store, or has no place.
+            BadArgument: the file exists, or is part of the store, or cannot be written there.
+            Conflict: somebody has taken the handoff.
+            DiskFull: there is no room for the file.
             NotFound: there is no such project, or no such handoff.
             ProjectUnknown: it is not known which project is meant.
             StateError: what else the files refused.
         """
         path = await asyncio.to_thread(_place, self.database.path, target, overwrite)
-        key = (await Handoffs(self.database, self.caller).export(handoff)).key if handoff else ""
+        handoffs, key = Handoffs(self.database, self.caller), ""
+        if handoff and self.caller.project:
+            if self.database.read_only:
+                raise StoreReadonly(
+                    "nothing was exported: that a handoff went out could not be noted here",
+                    "Export without it, or where the store can be written.",
+                )
+            key = (await handoffs.offered(handoff)).key
         meter = Meter(progress, 1)
 
         def write(tx: Reading) -> Exported:
             if path:
                 return _write_file(tx, path, overwrite, key, meter)
-            return _write_lines(tx, cast(BinaryIO, target), "", key, meter)
+            return _write_stream(tx, cast(BinaryIO, target), key, meter)
 
-        return await self.database.read(self.caller, write)
+        exported = await self.database.read(self.caller, write)
+        if key:
+            try:
+                await handoffs.export(key)
+            except StateError as problem:
+                where = exported.path or "the export"
+                problem.fact = f"{where} is whole, but is not noted as handed over: {problem.fact}"
+                raise
+        return exported
 
     async def import_file(
         self, source: str | os.PathLike[str] | BinaryIO, *, progress: Progress | None = None
@@ -137,11 +162,27 @@ def _write_file(tx: Reading, path: str, overwrite: bool, handoff: str, meter: Me
             os.fsync(file.fileno())
         put(temporary, path, overwrite)
     except OSError as problem:
-        raise refused(path, problem) from problem
+        raise _unwritable(path, problem) from problem
     finally:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             os.unlink(temporary)
     return exported
+
+
+def _write_stream(tx: Reading, stream: BinaryIO, handoff: str, meter: Meter) -> Exported:
+    try:
+        return _write_lines(tx, stream, "", handoff, meter)
+    except BrokenPipeError:
+        raise
+    except OSError as problem:
+        raise _unwritable("standard output", problem) from problem
+
+
+def _unwritable(place: str, problem: OSError) -> StateError:
+    fact = f"{place} can't be written: {os.strerror(problem.errno or 0)}"
+    if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(fact, "No whole export was made. Free some space, or name another file.")
+    return BadArgument(fact, "No whole export was made. Name another file.")
 
 
 def _write_lines(tx: Reading, file: BinaryIO, path: str, handoff: str, meter: Meter) -> Exported:

@@ -20,10 +20,14 @@ _sorted = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", 
 
 
 def side_of(kind: str, operation: str) -> int:
-    """0 for an event that made a thing what it is, 1 for one that left it alone, 2 for a lease."""
+    """0 for an event that made a thing what it is, 1 for one that left it alone, else 2.
+
+    The last are leases, and the files that were made of a handoff.
+    """
     if operation == "refused" or kind in ("trace", "project"):
         return 1
-    return 2 if kind == "thread" and operation.startswith("lease_") else 0
+    passing = operation.startswith("lease_") if kind == "thread" else operation == "export"
+    return 2 if passing and kind in ("thread", "handoff") else 0
 
 
 def identity(inner: str, event: Row | Line, row: Line | None) -> bytes:

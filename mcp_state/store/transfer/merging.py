@@ -43,9 +43,11 @@ _FRESH = """
     LEFT JOIN units AS runs ON runs.kind = 'run' AND runs.name = run AND run <> ''
     WHERE fresh = 1 ORDER BY seq
 """
-_OTHER_BLOBS = """
-    SELECT rows.* FROM rows JOIN units ON units.kind = 'blob' AND units.name = unit
-    WHERE rows.kind = 'blob' AND mode = 'other' ORDER BY line
+_OTHERS = """
+    SELECT rows.*, agent FROM rows
+    JOIN units ON units.kind = unit_kind AND units.name = unit
+    LEFT JOIN actors ON actors.id = json_extract(data, '$.accepted_by')
+    WHERE rows.kind = :kind AND mode = 'other' ORDER BY rows.line
 """
 _APART = """
     SELECT kind || ':' || shown AS thing, target_shown FROM units
@@ -78,6 +80,7 @@ _END_LEASE = """
 """
 _SHOWN = "SELECT shown FROM projects WHERE id = :project"
 _BLOB = "SELECT * FROM blob_rows WHERE project = :project AND key = :key"
+_HANDOFF = "SELECT * FROM handoff_rows WHERE project = :project AND key = :key"
 _LISTED = 5
 
 
@@ -112,13 +115,13 @@ class _Merge:
         imported = Imported(
             project=tx.scalar(_SHOWN),
             source=header.project,
-            handoff=header.handoff,
             events=count,
             skipped=header.events - count,
             kept_apart={row["thing"]: row["target_shown"] for row in staging.each(_APART)},
+            stayed=tuple(self._stayed(dict(longer))),
         )
         if not count and not longer:
-            return imported
+            return self._with_offer(imported)
         last = tx.seq - 1
         self._bring_actors()
         staging.run(_NUMBER, {"last": last})
@@ -135,12 +138,31 @@ class _Merge:
             row = tx.one(_BLOB, {"key": key})
             assert row is not None
             blobs.extend(tx, row, until)
-        return self._record(imported, last)
+        return self._with_offer(self._record(imported, last))
+
+    def _with_offer(self, imported: Imported) -> Imported:
+        """With the key of the handoff that the file was made for, while nobody has taken it."""
+        row = self._tx.one(_HANDOFF, {"key": self._staging.header.handoff})
+        return replace(imported, handoff=row["key"]) if row and not row["accepted_at"] else imported
+
+    def _stayed(self, longer: Mapping[str, str | None]) -> Iterator[str]:
+        """What has another history in the file, and cannot be kept apart."""
+        for row in self._staging.each(_OTHERS, {"kind": "blob"}):
+            but = ", but is kept longer" if row["unit"] in longer else ""
+            yield f"blob:{row['unit']} has another history there, and stays as it is here{but}"
+        for row in self._staging.each(_OTHERS, {"kind": "handoff"}):
+            key, taker = row["unit"], row["agent"]
+            here = self._tx.one(_HANDOFF, {"key": key})
+            if taker is not None and here is not None and here["accepted_at"] is not None:
+                takers = f"{one_line(here['taker_agent'], 40)} here, by {one_line(taker, 40)} there"
+                yield f"handoff:{key} was taken by {takers}, and stays as it is here"
+            else:
+                yield f"handoff:{key} has another history there, and stays as it is here"
 
     def _longer_kept(self) -> Sequence[tuple[str, str | None]]:
         """Blobs that both have, and that the file says are to be kept longer."""
         longer: list[tuple[str, str | None]] = []
-        for row in self._staging.each(_OTHER_BLOBS):
+        for row in self._staging.each(_OTHERS, {"kind": "blob"}):
             until: str | None = json.loads(row["data"])["expires_at"]
             there = self._tx.one(_BLOB, {"key": row["unit"]})
             assert there is not None
@@ -235,7 +257,7 @@ class _Merge:
         row = {
             "name": imported.project,
             "source": imported.source,
-            "handoff": imported.handoff,
+            "handoff": self._staging.header.handoff,
             "events": imported.events,
             "first": last + 1,
             "last": last + imported.events,

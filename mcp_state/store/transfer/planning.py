@@ -3,7 +3,7 @@
 Histories are compared event by event. Of a thing that both have, the longer history counts if it
 begins with the shorter one: the rest of it is added, or is there already. Histories that part are
 two things, and the imported one is kept apart under a name of its own; what is known by its content
-or a key that no two stores draw (blobs, handoffs) then stays as it is.
+or a key that no two stores draw (blobs, handoffs) then stays as it is, and is told.
 """
 
 from __future__ import annotations
