@@ -469,7 +469,7 @@ def shown_name(event: Event) -> str:
     """The name of the subject as it was written, where the event knows it."""
     row = event.row or {}
     key = str(row.get("key") or row.get("name") or "")
-    of_run = event.name[: -len(key) - 1] if event.name.endswith(f"/{fold(key)}") else ""
+    of_run = event.name[: -len(fold(key)) - 1] if event.name.endswith(f"/{fold(key)}") else ""
     return f"{of_run}/{key}" if of_run and event.kind == "memory" else key or event.name
 
 

@@ -30,7 +30,7 @@ from mcp_state.settings import Settings
 from mcp_state.store.database import Database
 from mcp_state.store.text import clean
 from mcp_state.times import Clock
-from mcp_state.tools.arguments import PROJECT, Bound, bind, cleaned
+from mcp_state.tools.arguments import PROJECT, Bound, bind
 from mcp_state.tools.spec import Ctx, Outcome, Spec, View
 from mcp_state.transport import REPLACED_META
 from mcp_state.who import Resolver
@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 NAME = "mcp-state"
 CODEX_META = "codex/sandbox-state-meta"
 _ROOTS_SECONDS = 2.0
+_TRACE_SECONDS = 0.5
 _LONGEST_SESSION = 200
 
 Request = ServerRequestContext[Any]
@@ -114,8 +115,13 @@ class _App:
 
     async def aclose(self) -> None:
         """Close the store, after what is still to be written to it."""
-        await asyncio.gather(*self._traces)
-        await self.database.aclose()
+        try:
+            with anyio.move_on_after(_TRACE_SECONDS):
+                await asyncio.gather(*self._traces, return_exceptions=True)
+        finally:
+            for task in self._traces:
+                task.cancel()
+            await self.database.aclose()
 
     # Tools
 
@@ -131,31 +137,6 @@ class _App:
         self, request: Request, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         """Run a tool; every failure is an answer, never a protocol error."""
-        answer = await self._call_tool(request, params)
-        if self.settings.trace and not self.toolset.read_only:
-            read = _read_of(params.name, params.arguments or {})
-            if read is not None:  # the answer does not wait for it
-                task = asyncio.create_task(self._trace(request, *read, _text_of(answer)))
-                self._traces.add(task)
-                task.add_done_callback(self._traces.discard)
-        return answer
-
-    async def _trace(
-        self, request: Request, tool: str, arguments: Mapping[str, Any], answer: str
-    ) -> None:
-        """Keep what was read with the run it was read for."""
-        try:
-            caller = await self._caller(request, arguments)
-            run = arguments.get("run_id")
-            traces = State(self.database, caller).traces
-            kept, _ = cleaned(dict(arguments))
-            await traces.record(tool, kept, answer, run=run if isinstance(run, str) else "")
-        except StateError as problem:
-            log.warning("a read of %s was not traced: %s", tool, problem)
-
-    async def _call_tool(
-        self, request: Request, params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
         caller: Caller | None = None
         try:
             caller = await self._caller(request, params.arguments or {})
@@ -188,7 +169,8 @@ class _App:
         if known.writes and self.toolset.read_only:
             raise ReadonlyToolset(
                 f"{name} writes, and this server only reads",
-                "Nothing was changed. A server with --toolset coding has it.",
+                f"Nothing was changed. A server with --toolset {toolset.sets_with(name)[-1]} has "
+                "it.",
             )
         through = ' Or call state_op(op="' + name + '").' if "state_op" in self._tools else ""
         raise BadArgument(
@@ -201,10 +183,47 @@ class _App:
             packet = await state.orient()
             return Outcome(packet, packet.text)
         ctx = Ctx(state, functools.partial(self._run_unlisted, state), self._unlisted)
+        try:
+            outcome = await self._called(spec, bound, ctx)
+        except StateError as problem:
+            self._trace(spec, bound, state, f"error: {problem}")
+            raise
+        self._trace(spec, bound, state, outcome.text)
+        return outcome
+
+    async def _called(self, spec: Spec, bound: Bound, ctx: Ctx) -> Outcome:
+        state = ctx.state
         result = await spec.call(ctx, **bound.values)
         view = View(self.clock.now(), state.totals, state.caller.actor.session, bound.values)
         text = spec.show(result, view)
         return result if isinstance(result, Outcome) else Outcome(result, text)
+
+    def _trace(self, spec: Spec, bound: Bound, state: State, answer: str) -> None:
+        """Keep what a run read and was told, if that is wanted; the answer does not wait for it."""
+        if not self.settings.trace or self.toolset.read_only or spec.writes:
+            return
+        if not state.totals.exists:
+            return
+        asked = {
+            p.name: bound.values[p.name]
+            for p in spec.parameters
+            if bound.values[p.name] != p.default
+        }
+        caller = dataclasses.replace(state.caller)
+        task = asyncio.create_task(self._record(spec.name, asked, answer, caller))
+        self._traces.add(task)
+        task.add_done_callback(self._traces.discard)
+
+    async def _record(
+        self, tool: str, asked: Mapping[str, Any], answer: str, caller: Caller
+    ) -> None:
+        run = asked.get("run_id", "")
+        try:
+            await State(self.database, caller).traces.record(tool, asked, answer, run=run)
+        except StateError as problem:
+            log.warning("a read of %s was not traced: %s", tool, problem)
+        except Exception:
+            log.exception("a read of %s was not traced", tool)
 
     async def _run_unlisted(self, state: State, op: str, arguments: Mapping[str, Any]) -> Outcome:
         """What `state_op` calls: any tool but itself."""
@@ -419,15 +438,6 @@ class _App:
         packet = await self._read(request, "orient", {})
         message = types.PromptMessage(role="user", content=_text(f"{task}\n\n{_text_of(packet)}"))
         return types.GetPromptResult(description=says, messages=[message])
-
-
-def _read_of(name: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
-    """The tool that reads, and its arguments, if this call is one, directly or by `state_op`."""
-    if name == "state_op":
-        inner, name = arguments.get("arguments"), str(arguments.get("op"))
-        arguments = cast(Mapping[str, Any], inner) if isinstance(inner, dict) else {}
-    spec = toolset.find(name)
-    return None if spec is None or spec.writes else (name, arguments)
 
 
 _BLOCK = "state://memory/"

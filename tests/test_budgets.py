@@ -398,13 +398,39 @@ async def test_a_completed_run_lets_its_thread_go_on(mine: State) -> None:
 
 
 @pytest.mark.parametrize("status", ["failed", "abandoned"])
-async def test_a_run_that_came_to_nothing_leaves_its_thread_to_a_person(
+async def test_a_run_that_came_to_nothing_lets_its_thread_go_on_without_it(
     mine: State, status: str
 ) -> None:
     await begin(mine, max_tokens=10)
     await attempt(mine, "r", "a", tokens_in=10)
-    await mine.runs.finish("r", status, reflection="too dear")
     assert await where(mine) == (Status.BLOCKED, TOKENS)
+    await mine.runs.finish("r", status, reflection="too dear")
+    assert await where(mine) == (Status.ACTIVE, "")
+
+
+async def test_a_thread_of_two_runs_goes_on_when_neither_has_spent_its_budget(mine: State) -> None:
+    await begin(mine, max_tokens=10)
+    thread = (await mine.runs.resume("r")).run
+    assert thread is not None
+    await mine.runs.begin("g", run="second", thread=thread.thread, max_tokens=10)
+    for run in ("r", "second"):
+        await attempt(mine, run, "a", tokens_in=10)
+    await mine.runs.raise_budget("r", "more", tokens=50)
+    assert (await where(mine))[0] is Status.BLOCKED
+    await mine.runs.raise_budget("second", "more", tokens=50)
+    assert await where(mine) == (Status.ACTIVE, "")
+
+
+async def test_a_clock_that_was_set_back_does_not_end_the_stop_of_another_budget(
+    mine: State, clock: FakeClock
+) -> None:
+    await begin(mine, max_minutes=10, max_attempts=50)
+    clock.move(minutes=11)
+    await mine.runs.checkpoint("r", "late")
+    clock.move(minutes=-8)
+    raised = await mine.runs.raise_budget("r", "more", attempts=60)
+    assert raised.stopped == "minutes"
+    assert (await where(mine))[0] is Status.BLOCKED
 
 
 async def test_names_that_grow_when_they_are_compared_stop_nothing(mine: State) -> None:

@@ -6,6 +6,8 @@ import asyncio
 import fcntl
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -15,7 +17,7 @@ import anyio
 import pytest
 from conftest import FakeClock, Open
 
-from mcp_state.api import State
+from mcp_state.api import State, open_store
 from mcp_state.errors import BadArgument, ProjectUnknown, StoreBusy, StoreReadonly
 from mcp_state.models import Actor, Caller
 from mcp_state.settings import store_path
@@ -329,3 +331,26 @@ async def test_a_change_that_is_saved_is_never_reported_as_lost(
     assert (await state.journal.append("two")).seq == 2
     assert journal_texts(state.database.path) == ["one", "two"]
     assert "the number of changes could not be noted" in caplog.text
+
+
+async def test_a_second_store_on_the_same_file_in_one_process_disturbs_nothing(
+    path: str,
+) -> None:
+    script = """
+import asyncio, sys, mcp_state
+async def main():
+    async with mcp_state.open_store(sys.argv[1], project="acme") as state:
+        await state.journal.append("from another process")
+asyncio.run(main())
+"""
+    async with open_store(path, project="acme") as outer:
+        await outer.journal.append("one")
+        assert len((await outer.journal.tail()).entries) == 1
+        async with open_store(path, project="beta") as inner:
+            await inner.journal.append("two")
+            await inner.journal.tail()
+        for number in range(2, 4):
+            await asyncio.to_thread(
+                subprocess.run, [sys.executable, "-c", script, path], check=True
+            )
+            assert len((await outer.journal.tail()).entries) == number

@@ -391,3 +391,20 @@ async def test_a_blob_of_both_becomes_one_with_the_longer_life(
         events = (await Events(database, acme.caller).history(f"blob:{one.key}")).events
         assert [e.version for e in events] == list(range(1, len(events) + 1))
     assert (await examine(str(path))).problems == []
+
+
+async def test_a_key_of_an_append_never_leads_to_the_block_of_another(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as database:
+        acme, beta = Nouns(database, "acme", "codex"), Nouns(database, "beta", "claude")
+        await acme.memory.set("plan", "of acme")
+        await beta.memory.append("plan", "of beta", idempotency_key="once")
+        await beta.runs.begin("g", run="r")
+        await acme.runs.begin("g", run="r")
+        await beta.memory.append("only here", "x", run="r", idempotency_key="in a run")
+        await beta.projects.merge("acme")
+        again = await beta.memory.append("plan (from beta)", "of beta", idempotency_key="once")
+        assert (again.value, again.repeated) == ("of betaof beta", False)
+        fresh = await beta.memory.append("only here", "x", run="r", idempotency_key="in a run")
+        assert (fresh.value, fresh.repeated) == ("x", False)
+    assert (await examine(str(path))).problems == []

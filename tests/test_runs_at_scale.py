@@ -185,8 +185,8 @@ CALLS: dict[str, Callable[[State, int], Awaitable[object]]] = {
 }
 COUNTED = 100
 """SQLite tells of each so many instructions of its machine."""
-BOUNDED = {"run_resume": 21_000, "run_resume of the first": 28_000, "show": 10_000}
-"""Instructions for counting up to 1,000 events of the run and up to 1,000 steps of two kinds, and
+BOUNDED = {"run_resume": 21_000, "run_resume of the first": 45_000, "show": 10_000}
+"""Instructions for counting up to 1,000 events, 1,000 of the run and 1,000 steps of two kinds, and
 for more steps to tell of. Looking at every step costs 100,000."""
 
 

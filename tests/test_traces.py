@@ -6,8 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from conftest import Connect, Open, text_of
 from mcp import Client
+
+from mcp_state.store.traces import Traces
 
 READS = (
     ("search", {"query": "parser"}),
@@ -35,7 +38,7 @@ async def test_each_read_of_a_run_is_kept_with_its_answer(
     connect: Connect, open_state: Open
 ) -> None:
     async with connect(trace=True) as client:
-        answers = await work(client, run=True)
+        answers = [a.rpartition("\n")[0] for a in await work(client, run=True)]
     kept = await traces(open_state)
     assert sorted(kept, key=json.dumps) == sorted(
         (
@@ -92,3 +95,44 @@ async def test_a_credential_that_was_searched_for_is_not_kept(
         await work(client, run=True)
         await client.call_tool("search", {"query": secret})
     assert secret not in json.dumps(await traces(open_state))
+
+
+async def test_what_was_read_of_another_project_stays_there(
+    connect: Connect, open_state: Open
+) -> None:
+    async with connect(trace=True) as client:
+        await work(client, run=True)
+        other = {"op": " memory_get ", "arguments": '{"key": "plan"}', "project": "other"}
+        await client.call_tool("state_op", other)
+        inner = {"op": "memory_get", "arguments": {"key": "plan", "project": "other"}}
+        await client.call_tool("state_op", inner)
+    assert len(await traces(open_state)) == len(READS)
+    assert not (await open_state(project="other").events.history()).events
+
+
+async def test_traces_are_no_news_and_hide_none(connect: Connect, open_state: Open) -> None:
+    ben = open_state(agent="ben", session="s2")
+    async with connect(session="s1", trace=True) as client:
+        await work(client, run=True)
+        for number in range(3):
+            await ben.journal.append(f"news {number}")
+        await client.call_tool("run_resume", {})
+        packet = text_of(await client.call_tool("orient", {}))
+    assert "ben: 3 entries in the journal" in packet
+    assert "SINCE YOU WERE HERE\n" in packet
+    found = await open_state(session="s1").runs.resume("reindex")
+    assert found.since is not None
+    assert (found.since.own, found.since.others) == (0, 3)
+
+
+async def test_a_trace_that_cannot_be_kept_delays_neither_answer_nor_end(
+    connect: Connect, open_state: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*args: Any, **given: Any) -> bool:
+        raise RuntimeError("no disk")
+
+    async with connect(trace=True) as client:
+        await work(client, run=True)
+        monkeypatch.setattr(Traces, "record", fail)
+        assert "the parser first" in text_of(await client.call_tool("memory_get", {"key": "plan"}))
+    assert len(await traces(open_state)) == len(READS)

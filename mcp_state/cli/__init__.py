@@ -18,6 +18,7 @@ import mcp_state
 from mcp_state.cli.groups import Suggesting
 from mcp_state.cli.output import complain, silence
 from mcp_state.errors import BadArgument, StateError
+from mcp_state.store.refusals import refused
 
 _COMMANDS: Mapping[str, str] = {
     "serve": "serve",
@@ -80,6 +81,12 @@ class _Main(Suggesting):
             code = USAGE
         except click.Abort:
             code = INTERRUPTED
+        except OSError as problem:
+            if problem.filename is not None or isinstance(problem, BrokenPipeError):
+                raise
+            silence()
+            complain(refused("standard output", problem))
+            code = REFUSED
         raise SystemExit(code)
 
 

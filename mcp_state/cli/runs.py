@@ -289,7 +289,8 @@ def step_begin(ctx: click.Context, options: Options, run: str, step: str, input:
 @click.argument("run")
 @click.argument("step")
 @click.argument("result", type=TextOrStdin(), required=False, default="")
-@click.option("--ok/--failed", default=None, help="Whether it is done, or may be tried again.")
+@click.option("--ok", is_flag=True, help="It is done.")
+@click.option("--failed", is_flag=True, help="It is not done yet, and may be tried again.")
 @click.option("--tokens-in", type=int, default=0, help="Tokens that a model read for it.")
 @click.option("--tokens-out", type=int, default=0, help="Tokens that a model wrote for it.")
 @store_options(*ON_PROJECT)
@@ -298,7 +299,8 @@ def step_end(
     run: str,
     step: str,
     result: str,
-    ok: bool | None,
+    ok: bool,
+    failed: bool,
     tokens_in: int,
     tokens_out: int,
 ) -> None:
@@ -306,8 +308,9 @@ def step_end(
 
     A RESULT of - is read from standard input.
     """
-    if ok is None:
-        raise BadArgument("neither --ok nor --failed was given", "Give one of them.")
+    if ok is failed:
+        both = "both --ok and --failed were" if ok else "neither --ok nor --failed was"
+        raise BadArgument(f"{both} given", "Give one of them.")
     answer(
         options,
         lambda state: state.steps.end(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mcp_state.errors import BadArgument, Expired, NotFound, OverLimit
+from mcp_state.errors import BadArgument, Expired, NotFound, OverLimit, SecretRefused
 from mcp_state.models import Blob, BlobPage
 from mcp_state.store import documents
 from mcp_state.store.noun import Noun, reads, writes
-from mcp_state.store.text import clean, fold, one_line
+from mcp_state.store.text import clean, credential_in, fold, one_line
 from mcp_state.store.transaction import Reading, Row, Writing, actor_of, time_of
 from mcp_state.times import ago, duration, from_text, to_text
 
@@ -73,6 +74,7 @@ class _Content:
     text: str
     sha256: str
     bytes: int
+    credential: tuple[str, int] | None
 
     @property
     def key(self) -> str:
@@ -86,8 +88,7 @@ class _Content:
 class Blobs(Noun):
     """The large texts of one project."""
 
-    @writes
-    def put(self, tx: Writing, text: str, *, summary: str = "", ttl: str = "") -> Blob:
+    async def put(self, text: str, *, summary: str = "", ttl: str = "") -> Blob:
         """Keep a text; its key is made of its content, so that the same text is one blob.
 
         The text again, marked `repeated`, can prolong its life (`ttl`: 90s, 20m, 4h, 3d; none: for
@@ -99,9 +100,16 @@ class Blobs(Noun):
             OverLimit: more bytes in UTF-8 than a blob may have.
             SecretRefused: it has the shape of a credential.
         """
-        content = _content(text, tx.limits.blob)
+        scan = not self.database.allow_secrets
+        content = await asyncio.to_thread(_content, text, self.database.limits.blob, scan)
+        return await self._put(content, summary, ttl)
+
+    @writes
+    def _put(self, tx: Writing, content: _Content, summary: str, ttl: str) -> Blob:
         tx.subject = ("blob", content.key)
-        tx.text(content.text, "the text", len(content.text), "")
+        if content.credential is not None:
+            kind, position = content.credential
+            raise SecretRefused.found(kind, "the text", position)
         expires_at = to_text(tx.at + duration(ttl, "ttl")) if ttl else None
         row = tx.one(_BLOB, {"key": content.key})
         if not summary.strip():
@@ -177,7 +185,8 @@ def blob_of(row: Row) -> Blob:
 # What can be kept
 
 
-def _content(given: object, limit: int) -> _Content:
+def _content(given: object, limit: int, scan: bool) -> _Content:
+    """What takes a while for ten megabytes, before anybody has to wait for it."""
     if isinstance(given, bytes | bytearray | memoryview):
         raise BadArgument("text is bytes, and bytes are not text", KEEP_THE_FILE)
     if not isinstance(given, str):
@@ -192,7 +201,8 @@ def _content(given: object, limit: int) -> _Content:
             "Keep it in parts, or leave it in a file and note its path; nothing was saved.",
         )
     _refuse_binary(text)
-    return _Content(text, hashlib.sha256(encoded).hexdigest(), len(encoded))
+    found = credential_in(text) if scan else None
+    return _Content(text, hashlib.sha256(encoded).hexdigest(), len(encoded), found)
 
 
 def _refuse_binary(text: str) -> None:

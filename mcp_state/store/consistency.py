@@ -107,11 +107,13 @@ _CHECKS = (
         """
         SELECT 'project ' || project || ', session ' || actor || ': event ' || seq FROM (
             SELECT * FROM (
-                SELECT project, actor, max(seq) AS seq FROM events GROUP BY project, actor
+                SELECT project, actor, max(seq) AS seq FROM events WHERE kind <> 'trace'
+                GROUP BY project, actor
                 EXCEPT SELECT project, actor, seq FROM last_events
             ) UNION SELECT * FROM (
                 SELECT project, actor, seq FROM last_events
-                EXCEPT SELECT project, actor, max(seq) AS seq FROM events GROUP BY project, actor
+                EXCEPT SELECT project, actor, max(seq) AS seq FROM events WHERE kind <> 'trace'
+                GROUP BY project, actor
             )
         )
         """,

@@ -53,6 +53,20 @@ _RUN_COUNT = """
         WHERE project = :project AND run = :name AND run <> '' AND seq > :since LIMIT 1000
     )
 """
+_RUN_CHANGES = """
+    SELECT count(*) FROM (
+        SELECT 1 FROM events
+        WHERE project = :project AND run = :name AND run <> '' AND seq > :since
+            AND kind <> 'trace'
+        LIMIT 1000
+    )
+"""
+_CHANGES = """
+    SELECT count(*) FROM (
+        SELECT 1 FROM events WHERE project = :project AND seq > :since AND kind <> 'trace'
+        LIMIT 1000
+    )
+"""
 _EXISTS = """
     SELECT 1 FROM events WHERE project = :project AND kind = :kind AND name = :name LIMIT 1
 """
@@ -99,7 +113,7 @@ class Events(Noun):
             events = [event_of(row) for row in rows]
             total = tx.scalar(count, params)
         events.sort(key=lambda event: event.seq)
-        return EventPage(events, total - len(events))
+        return EventPage(events, max(0, total - len(events)))
 
 
 _STATEMENTS = (
@@ -138,7 +152,7 @@ def last_events_of(tx: Reading, kind: str, name: str, limit: int) -> tuple[list[
     """The newest events of a subject, oldest first, and how many earlier ones (up to 1,000)."""
     params = {"kind": kind, "name": name, "limit": limit, "since": 0}
     events = [event_of(row) for row in tx.all(_SUBJECT_LAST, params)]
-    return events[::-1], tx.scalar(_SUBJECT_COUNT, params) - len(events)
+    return events[::-1], max(0, tx.scalar(_SUBJECT_COUNT, params) - len(events))
 
 
 def last_events(tx: Reading, since: int, limit: int) -> list[Event]:
@@ -150,9 +164,14 @@ def last_events_of_run(tx: Reading, run: str, limit: int) -> tuple[list[Event], 
     """The newest events of a run (folded), oldest first, and how many earlier ones (to 1,000)."""
     params = {"name": run, "limit": limit, "since": 0}
     events = [event_of(row) for row in tx.all(_RUN_LAST, params)]
-    return events[::-1], tx.scalar(_RUN_COUNT, params) - len(events)
+    return events[::-1], max(0, tx.scalar(_RUN_COUNT, params) - len(events))
 
 
 def count_of_run(tx: Reading, run: str, since: int) -> int:
-    """How many events a run (folded) has after an event number; at most 1,000 are counted."""
-    return tx.scalar(_RUN_COUNT, {"name": run, "since": since})
+    """How many changes a run (folded) saw after an event number; at most 1,000 are counted."""
+    return tx.scalar(_RUN_CHANGES, {"name": run, "since": since})
+
+
+def count_changes(tx: Reading, since: int) -> int:
+    """How many changes there are after an event number; at most 1,000 are counted."""
+    return tx.scalar(_CHANGES, {"since": since})

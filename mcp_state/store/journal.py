@@ -85,7 +85,8 @@ class Journal(Noun):
         kind = fold(tx.name(kind, "kind")) if kind else ""
         name = fold(tidy_name(thread, "thread")) if thread else ""
         text = tx.text(text, "the entry", tx.limits.entry, SHORTEN)
-        digest = hashlib.sha256("\0".join((kind, name, text)).encode()).hexdigest()
+        said = (kind, name, text, *filter(None, [fold(run)]))
+        digest = hashlib.sha256("\0".join(said).encode()).hexdigest()
         if idempotency_key:
             idempotency_key = tx.name(idempotency_key, "idempotency_key")
             if (first := tx.remembered("journal_append", idempotency_key)) is not None:

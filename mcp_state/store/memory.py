@@ -350,8 +350,9 @@ def _again(
             "Use a new key for a new text.",
         )
     row = tx.one(_BLOCK, place.params)
-    assert row is not None
-    if row["value"] is None:
+    if row is None:
+        raise _no_block(tx, place)
+    if not _exists(row, tx.now):
         return replace(_at_version(tx, place, row, version), repeated=True)
     return replace(block_of(tx, row, place.run_shown), repeated=True)
 

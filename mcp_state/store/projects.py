@@ -147,6 +147,9 @@ _KEEP_BLOB_ONCE = (
     "DELETE FROM blobs WHERE project = :into AND key = :key",
     "DELETE FROM documents WHERE project = :into AND kind = 'blob' AND name = :key",
 )
+_FORGET_APPENDS = """
+    DELETE FROM idempotency WHERE project = :project AND operation = 'memory_append'
+"""
 _BLOB = "SELECT * FROM blob_rows WHERE project = :project AND key = :key"
 _DOCUMENT = """
     SELECT text FROM documents WHERE project = :project AND kind = :kind AND name = :old
@@ -303,7 +306,8 @@ class Projects(Noun):
         Events get new numbers, after those of the other project. Threads, blocks and runs whose
         names are taken there are kept apart as `name (from SOURCE)`, with their history; a blob
         that both have becomes one, with the longer of its lifetimes. Leases end.
-        An idempotency key that both used stays with the call of the other project.
+        An idempotency key that both used stays with the call of the other project; those of
+        appends are forgotten where blocks are kept apart.
 
         Returns:
             The other project, as it is now.
@@ -327,6 +331,8 @@ class Projects(Noun):
         for name, _ in lifted:
             tx.run(f"DROP TRIGGER {name}")
         apart = _keep_apart(tx, source, target)
+        if any(kind != "thread" for kind, _, _ in apart):  # they would lead to other blocks
+            tx.run(_FORGET_APPENDS)
         lifetimes = _keep_blobs_once(tx, target)
         _move(tx, target, offset)
         for _, sql in lifted:

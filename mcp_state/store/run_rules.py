@@ -46,6 +46,13 @@ _WORK_ON = """
     SELECT :project, session, :name FROM actors WHERE id = :actor AND session <> ''
     ON CONFLICT (project, session) DO UPDATE SET run = excluded.run
 """
+_STOPPED_TOO = """
+    SELECT 1 FROM runs
+    WHERE project = :project AND thread = :thread AND name <> :name AND status = 'open'
+        AND stopped <> ''
+    LIMIT 1
+"""
+_FOR_A_BUDGET = "a person: the budget of "
 _MOST = 10**9
 SHORTEN = "Shorten it; nothing was saved."
 INTO_A_BLOB = "Keep what is long with blob_put and name its key here; nothing was saved."
@@ -83,6 +90,18 @@ def touch(tx: Writing, run: str, *, works: bool = True) -> None:
     tx.run(_TOUCH, {"name": run})
     if works:
         tx.run(_WORK_ON, {"name": run})
+
+
+def join(tx: Writing, row: Row) -> Row:
+    """From now on this session works on a run that was there."""
+    name = row["name"]
+    if row["status"] != RunStatus.OPEN or not tx.caller.actor.session or tx.current_run() == name:
+        return row
+    touch(tx, name)
+    tx.event("join", "taken up", row_of_run(row), subject=("run", name))
+    after = run_row(tx, name)
+    assert after is not None
+    return after
 
 
 def change(tx: Writing, row: Row, operation: str, words: str, fields: dict[str, Any]) -> Row:
@@ -148,8 +167,8 @@ def _stop(tx: Writing, row: Row, budget: str) -> Row:
     return change(tx, row, "stop", f"the budget of {budget} is spent", {"stopped": budget})
 
 
-def _waiting_for(row: Row, budget: str) -> str:
-    return f"a person: the budget of {budget} of run {row['shown']} is spent"
+def _waiting_for(row: Row) -> str:
+    return f"{_FOR_A_BUDGET}{row['stopped']} of run {row['shown']} is spent"
 
 
 def block(tx: Writing, row: Row) -> str:
@@ -158,8 +177,8 @@ def block(tx: Writing, row: Row) -> str:
     if thread is None:
         return ""
     status: str = thread["status"]
-    waiting_on = _waiting_for(row, row["stopped"])
-    for_another = _waits(thread, row) and thread["waiting_on"] != waiting_on
+    waiting_on = _waiting_for(row)
+    for_another = _waits(thread) and thread["waiting_on"] != waiting_on
     if for_another or status in (Status.ACTIVE, Status.WATCHING):
         status = Status.BLOCKED
         move(tx, thread, {"status": status, "waiting_on": waiting_on})
@@ -167,15 +186,16 @@ def block(tx: Writing, row: Row) -> str:
 
 
 def unblock(tx: Writing, row: Row, why: str) -> None:
-    """Let the run's thread go on, if it waits for nothing but a budget of the run."""
+    """Let the run's thread go on, if it waits for a budget and no other run of it has spent its."""
     thread = tx.one(THREAD, {"name": row["thread"]})
-    if thread is not None and _waits(thread, row):
+    if thread is not None and _waits(thread) and tx.one(_STOPPED_TOO, dict(row)) is None:
         move(tx, thread, {"status": Status.ACTIVE, "note": one_line(why, tx.limits.text)})
 
 
-def _waits(thread: Row, run: Row) -> bool:
-    ours = [_waiting_for(run, budget) for budget in BUDGETS]
-    return thread["status"] == Status.BLOCKED and thread["waiting_on"] in ours
+def _waits(thread: Row) -> bool:
+    """Whether a thread waits for a budget: the run may have got another name meanwhile."""
+    waiting_on: str = thread["waiting_on"]
+    return thread["status"] == Status.BLOCKED and waiting_on.startswith(_FOR_A_BUDGET)
 
 
 def check_budget(budget: str, most: int) -> None:

@@ -27,7 +27,7 @@ from mcp_state.models import (
     RunStatus,
     Since,
 )
-from mcp_state.store.events import count_of_run, last_events_of_run
+from mcp_state.store.events import count_changes, count_of_run, last_events_of_run
 from mcp_state.store.memory import blocks_at, keys_changed_since
 from mcp_state.store.noun import Noun, reads, writes
 from mcp_state.store.run_rows import (
@@ -59,6 +59,7 @@ from mcp_state.store.run_rules import (
     check_state,
     enter,
     index,
+    join,
     open_run,
     settle,
     touch,
@@ -124,7 +125,7 @@ class Runs(Noun):
         enter(tx, fold(shown))
         row = run_row(tx, fold(shown))
         if row is not None:
-            return run_of(tx, _join(tx, row), existing=True)
+            return run_of(tx, join(tx, row), existing=True)
         if not goal.strip():
             named = f"there is no run {shown!r}, and " if run.strip() else ""
             raise BadArgument(f"{named}a new run needs a goal", "Say in goal what it is to reach.")
@@ -227,8 +228,7 @@ class Runs(Noun):
         why = said["result"] or said["reflection"]
         ended: dict[str, Any] = said | {"status": status.value, "finished_at": tx.now}
         row = change(tx, row, "finish", f"{status}: {one_line(why or said['evidence'])}", ended)
-        if status is RunStatus.COMPLETED:
-            unblock(tx, row, f"run {shown} is completed")
+        unblock(tx, row, f"run {shown} is {status}")
         return run_of(tx, row)
 
     @reads
@@ -297,7 +297,8 @@ class Runs(Noun):
             )
         reason = one_line(tx.text(reason, "the reason", tx.limits.text, SHORTEN), tx.limits.text)
         fields: dict[str, Any] = {f"max_{budget}": most for budget, most in raised.items()}
-        spent = spent_budgets(tx, dict(row) | fields | {"stopped": ""})
+        found_spent = "" if row["stopped"] in raised else row["stopped"]
+        spent = spent_budgets(tx, dict(row) | fields | {"stopped": found_spent})
         words = [f"{b} {row[f'max_{b}']:,} -> {most:,}" for b, most in raised.items()]
         words += [f"still spent: {b}" for b in spent]
         summary = f"budget raised by a person: {', '.join(words)} ({reason})"
@@ -435,18 +436,6 @@ def _begin(
     return row
 
 
-def _join(tx: Writing, row: Row) -> Row:
-    """From now on this session works on a run that was there."""
-    name = row["name"]
-    if row["status"] != RunStatus.OPEN or not tx.caller.actor.session or tx.current_run() == name:
-        return row
-    touch(tx, name)
-    tx.event("join", "taken up", row_of_run(row))
-    after = run_row(tx, name)
-    assert after is not None
-    return after
-
-
 def _linked(tx: Writing, row: Row, thread: str) -> Row:
     """The run, linked to a thread if one is given."""
     if not thread.strip():
@@ -480,13 +469,15 @@ def _progress(done: int | None, total: int | None) -> str:
 
 def _since(tx: Reading, run: str, seq: int) -> Since:
     """What happened after an event, for the run and beside it."""
-    own = count_of_run(tx, run, seq)
+    own, changes = count_of_run(tx, run, seq), count_changes(tx, seq)
+    if changes >= MOST_COUNTED:
+        changes = tx.totals().event - seq
     newest = tx.all(_WRITERS, {"since": seq})
     others = [row for row in newest if row["run"] != run]
     return Since(
         own=own,
         own_by=_writers(row for row in newest if row["run"] == run),
-        others=max(0, tx.totals().event - seq - own) if own < MOST_COUNTED else len(others),
+        others=max(0, changes - own) if own < MOST_COUNTED else len(others),
         others_by=_writers(others),
     )
 

@@ -1,4 +1,4 @@
-"""Full text over memory, threads and the journal.
+"""Full text over memory, threads, the journal, runs and the summaries of blobs.
 
 The index gives the newest matches of each kind; they are ranked here, because a relevance that
 counts every match of a common word costs time in proportion to the store.
@@ -15,7 +15,7 @@ from mcp_state.errors import BadArgument
 from mcp_state.models import SearchHit, SearchPage
 from mcp_state.store.documents import KINDS, indexed, range_of, run_mark, short_forms
 from mcp_state.store.noun import Noun, reads
-from mcp_state.store.run_rows import named_run
+from mcp_state.store.run_rows import named_run, run_row
 from mcp_state.store.text import WITHIN, clean
 from mcp_state.store.transaction import Reading, Row, actor_of
 from mcp_state.times import from_text
@@ -192,8 +192,15 @@ def _hit(tx: Reading, row: Row, terms: Sequence[_Term]) -> SearchHit:
         at=from_text(event["at"]),
         actor=actor_of(event),
         snippet=_snippet(row["text"], terms),
-        run=row["name"].partition(WITHIN)[0] if WITHIN in row["name"] else "",
+        run=_run_of(tx, row["name"]),
     )
+
+
+def _run_of(tx: Reading, name: str) -> str:
+    """The run, as shown, whose memory a document stands for."""
+    run, within, _ = name.partition(WITHIN)
+    row = run_row(tx, run) if within else None
+    return "" if row is None else row["shown"]
 
 
 def _snippet(text: str, terms: Sequence[_Term]) -> str:

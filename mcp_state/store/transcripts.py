@@ -16,7 +16,7 @@ from mcp_state.errors import BadArgument, VersionConflict
 from mcp_state.models import Transcript
 from mcp_state.store.noun import Noun, reads, writes
 from mcp_state.store.run_rows import find_run
-from mcp_state.store.runs import open_run, touch
+from mcp_state.store.run_rules import open_run, touch
 from mcp_state.store.text import clean, quoted
 from mcp_state.store.transaction import Reading, Writing
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 
 from mcp_state.errors import StoreDamaged
 from mcp_state.store import wal
@@ -25,11 +26,44 @@ def _length_in(head: bytes) -> int:
     return int.from_bytes(head[28:32], "big") * (65536 if page == 1 else page)
 
 
+# POSIX frees every lock that a process has on a file when it closes any descriptor of it: also
+# those of SQLite, of whatever connection. So a process has one, until its last watch is closed.
+_lock = threading.Lock()
+_descriptors: dict[tuple[int, int], tuple[int, int]] = {}
+"""By device and inode: the descriptor, and how many watches use it."""
+
+
+def _share(path: str) -> int:
+    """The process's descriptor of a file, opened if it is the first."""
+    with _lock:
+        found = os.stat(path)
+        if (found.st_dev, found.st_ino) not in _descriptors:
+            opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            found = os.fstat(opened)  # another file may have taken its place
+            _descriptors.setdefault((found.st_dev, found.st_ino), (opened, 0))
+        file = found.st_dev, found.st_ino
+        descriptor, users = _descriptors[file]
+        _descriptors[file] = descriptor, users + 1
+        return descriptor
+
+
+def _release(descriptor: int) -> None:
+    with _lock:
+        found = os.fstat(descriptor)
+        file = found.st_dev, found.st_ino
+        _, users = _descriptors[file]
+        if users > 1:
+            _descriptors[file] = descriptor, users - 1
+        else:
+            del _descriptors[file]
+            os.close(descriptor)
+
+
 class Watch:
     """The files of one connection.
 
-    The main file stays open until `close`, which must come after every connection of the process
-    is closed: closing any descriptor of it frees all of SQLite's locks on it (POSIX).
+    The main file stays open until `close`, which must come after the connections of its `Database`
+    are closed.
     """
 
     def __init__(self, path: str) -> None:
@@ -42,7 +76,7 @@ class Watch:
     def begin(self) -> None:
         """Look at files that were just opened and found whole."""
         if not self._files or not os.path.samestat(os.fstat(self._files[-1]), os.stat(self._path)):
-            self._files.append(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC))
+            self._files.append(_share(self._path))
         self._size = self._wal_size = 0
         self._close_wal()
         self.check()
@@ -69,7 +103,7 @@ class Watch:
         """Close what was opened."""
         self._close_wal()
         while self._files:
-            os.close(self._files.pop())
+            _release(self._files.pop())
 
     def _check_wal(self) -> bool:
         path = self._path + "-wal"
