@@ -302,9 +302,9 @@ def _checkpoint_head(found: Resumed, now: datetime) -> list[str]:
     if checkpoint.number != run.checkpoints and run.status is RunStatus.OPEN:
         lines.append(
             f"later checkpoints stay: run_resume(run_id={quoted(run.name)}, "
-            f"number={run.checkpoints}) reads the last. To go on from this one, memory_restore "
-            "the blocks below to the versions they had (through state_op if it is not listed), "
-            "and make the next run_checkpoint."
+            f"number={run.checkpoints}) reads the last. To go on from this one, bring the run's "
+            "memory back to what is shown here (memory_restore, memory_delete, through state_op if "
+            "they are not listed), and make the next run_checkpoint."
         )
     return lines
 

@@ -158,8 +158,9 @@ async def test_a_run_can_go_back_to_a_checkpoint_and_nothing_after_it_is_lost(
 
     assert (
         '\nlater checkpoints stay: run_resume(run_id="r", number=5) reads the last. To go on from '
-        "this one, memory_restore the blocks below to the versions they had (through state_op if "
-        "it is not listed), and make the next run_checkpoint.\n"
+        "this one, bring the run's memory back to what is shown here (memory_restore, "
+        "memory_delete, through state_op if they are not listed), and make the next "
+        "run_checkpoint.\n"
     ) in text
     _, memory = third
     for block in memory:

@@ -326,6 +326,10 @@ async def test_each_contradiction_is_found(tmp_path: Path, statement: str, found
             "memory documents: memory:index/cursor of project 1 is found by what it is not",
         ),
         (
+            "UPDATE messages SET message = '{}' WHERE number = 2",
+            "messages: 1 to 2 of run index of project 1 are not what event",
+        ),
+        (
             "UPDATE blobs SET text = 'forged' WHERE summary = 'about it'",
             "blobs: b-",
         ),

@@ -253,8 +253,9 @@ def _was_reset(step: Step, seen: Seen) -> str:
 def step() -> None:
     """Do each step of a run once, from a script.
 
-    `mcp-state runs step begin RUN STEP && work && mcp-state runs step end RUN STEP --ok` does the
-    work unless it is done already.
+    `mcp-state runs step begin RUN STEP` tells whether to do the work; say afterwards how it went
+    with `mcp-state runs step end RUN STEP --ok` or `--failed`, so that it is done once, and a
+    failure that repeats itself is stopped.
     """
 
 

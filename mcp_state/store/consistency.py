@@ -314,6 +314,14 @@ _CHECKS = (
         _REINDEX,
     ),
 )
+_APPENDED = """
+    SELECT project, name, seq, row FROM events
+    WHERE kind = 'transcript' AND operation = 'append' ORDER BY project, seq
+"""
+_MESSAGES = """
+    SELECT message FROM messages
+    WHERE project = :project AND run = :run AND number BETWEEN :first AND :last ORDER BY number
+"""
 _NEWEST = """
     SELECT * FROM events
     WHERE project = :project AND kind = :kind AND name = :name AND operation <> 'refused'
@@ -346,6 +354,7 @@ def inspect(connection: sqlite3.Connection, clock: Clock) -> Iterator[Finding]:
         yield _asked(check.name, _rows_of(connection, check.sql), check.way_out)
     tx = Reading(connection, Caller("", "", Actor("doctor")), clock, Limits())
     yield _asked("blobs", _against_content(connection), RESTORE)
+    yield _asked("messages", _against_messages(connection), RESTORE)
     for kind, sql in _ROWS:
         rows = _each(connection, tx, sql)
         yield _asked(f"{kind} rows against events", _against_events(tx, kind, rows), RESTORE)
@@ -390,6 +399,19 @@ def _against_content(connection: sqlite3.Connection) -> Iterator[str]:
         sizes = (row["bytes"], row["characters"])
         if digest != row["sha256"] or sizes != (len(data), len(row["text"])):
             yield f"{row['key']} of project {row['project']} is not the text that was put there"
+
+
+def _against_messages(connection: sqlite3.Connection) -> Iterator[str]:
+    """The events of a transcript hold the hash of the messages that they added."""
+    for event in connection.execute(_APPENDED):
+        kept = json.loads(event["row"])
+        params = {"project": event["project"], "run": event["name"], **kept}
+        added = [row["message"] for row in connection.execute(_MESSAGES, params)]
+        if hashlib.sha256("\n".join(added).encode()).hexdigest() != kept["sha256"]:
+            yield (
+                f"{kept['first']} to {kept['last']} of run {event['name']} of project "
+                f"{event['project']} are not what event {event['seq']} says"
+            )
 
 
 def _against_events(tx: Reading, kind: str, rows: Iterator[Row]) -> Iterator[str]:
