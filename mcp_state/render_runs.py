@@ -558,7 +558,7 @@ def run_in_orient(one: OpenRun, now: datetime) -> list[str]:
     """An unfinished run in the wake-up packet."""
     run = one.run
     words = [progress(run)] if progress(run) else []
-    if run.steps or not words:
+    if run.steps:
         words.append(f"{run.steps_done:,} of {plural(run.steps, 'step')} done")
     if run.checkpoint_at is not None:
         words.append(f"checkpoint {ago(run.checkpoint_at, now)}")

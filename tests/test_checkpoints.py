@@ -777,7 +777,7 @@ async def test_orient_tells_that_head_has_moved(mine: State, place: Path) -> Non
     assert "HEAD has moved" not in str(await here.orient())
     commit(place, "second")
     assert (
-        "\n    r 0 of 0 steps done, checkpoint just now, HEAD has moved since   -> run_resume("
+        "\n    r checkpoint just now, HEAD has moved since   -> run_resume("
         'run_id="r")\n        next: go on\n'
     ) in str(await here.orient())
 

@@ -117,6 +117,17 @@ async def test_free_text_is_never_parsed(call: Call, value: str) -> None:
             {"key": "k", "value": "v", "expected_version": 1.5},
             "expected_version of memory_set is 1.5. It takes a whole number",
         ),
+        *(
+            (
+                {"key": "k", "value": "v", "expected_version": huge},
+                f"expected_version of memory_set is {shown}. It takes a smaller number",
+            )
+            for huge, shown in (
+                (10**20, "100000000000000000000"),
+                ("99999999999999999999", '"99999999999999999999"'),
+                (1e20, "1e+20"),
+            )
+        ),
         ({"key": "k", "value": "v", "project": 1.5}, "project of memory_set is 1.5. It takes text"),
         ({"key": "k", "value": ""}, "value is empty, and block 'k' was left as it is. To remove"),
     ],

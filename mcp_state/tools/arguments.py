@@ -46,13 +46,15 @@ def _read_integer(value: Any) -> int:
     if isinstance(value, str):
         value = value.strip()
         digits = value.removeprefix("-")
-        if digits.isascii() and digits.isdigit() and len(digits) < 16:
-            return int(value)
-    elif isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 53:
-        return value
-    elif isinstance(value, float) and value.is_integer() and abs(value) < 1 << 53:
-        return int(value)
-    raise ValueError("a whole number")
+        if digits.isascii() and digits.isdigit():
+            value = int(value) if len(digits) < 16 else 1 << 53
+    elif isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError("a whole number")
+    if abs(value) >= 1 << 53:
+        raise ValueError("a smaller number")
+    return value
 
 
 def _read_boolean(value: Any) -> bool:
