@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
-from mcp_state import render, render_runs
+from mcp_state import render, render_handoffs, render_runs
 from mcp_state.errors import BadArgument
 from mcp_state.git import head_of
 from mcp_state.models import (
@@ -307,7 +307,7 @@ def _sections(
         ),
         _Section(
             "HANDOFF",
-            [[render_runs.handoff_line(h, now)] for h in packet.handoffs],
+            [[render_handoffs.handoff_line(h, now)] for h in packet.handoffs],
             len(packet.handoffs),
             'history(subject="handoff:KEY")',
             first=2,

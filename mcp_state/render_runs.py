@@ -14,9 +14,6 @@ from mcp_state.models import (
     Attempt,
     Checkpoint,
     CheckpointMade,
-    Handoff,
-    HandoffMade,
-    HandoffTaken,
     OpenRun,
     Resumed,
     Run,
@@ -27,7 +24,6 @@ from mcp_state.models import (
     Step,
     StepBegun,
     StepEnded,
-    Thread,
     Totals,
 )
 from mcp_state.render import (
@@ -40,26 +36,19 @@ from mcp_state.render import (
     name,
     plural,
 )
-from mcp_state.store.run_rows import MOST_COUNTED, spend_words
+from mcp_state.store.run_rows import MOST_COUNTED, progress_words, spend_words
 from mcp_state.store.steps import REFUSE_AT, WARN_AT
 from mcp_state.store.text import fold, one_line, quoted
-from mcp_state.times import ago, until
+from mcp_state.times import ago
 
 _SHORT = 160
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 _LIKE_OURS = ("[", "error:", "note:", "found:")
 
 
-def progress(run: Run) -> str:
-    """`41/300`, `41 done`, or nothing."""
-    if run.done is None:
-        return ""
-    return f"{run.done:,}/{run.total:,}" if run.total is not None else f"{run.done:,} done"
-
-
 def run_status(run: Run, now: datetime) -> str:
     """The bracket after a run's name."""
-    words = [run.status.value, *filter(None, [progress(run)])]
+    words = [run.status.value, *filter(None, [progress_words(run.done, run.total)])]
     if run.steps:
         words.append(f"{run.steps_done:,} of {plural(run.steps, 'step')} done")
     if run.stopped and run.status is RunStatus.OPEN:
@@ -528,10 +517,8 @@ def run_detail(detail: RunDetail, now: datetime, room: int = ROOM) -> str:
 
 
 def _of(checkpoint: Checkpoint) -> str:
-    if checkpoint.done is None:
-        return ""
-    total = "" if checkpoint.total is None else f"/{checkpoint.total:,}"
-    return f" ({checkpoint.done:,}{total})"
+    words = progress_words(checkpoint.done, checkpoint.total)
+    return f" ({words})" if words else ""
 
 
 def _step_line(step: Step, now: datetime) -> str:
@@ -557,7 +544,7 @@ def _section(title: str, total: int, lines: Sequence[str]) -> list[str]:
 def run_in_orient(one: OpenRun, now: datetime) -> list[str]:
     """An unfinished run in the wake-up packet."""
     run = one.run
-    words = [progress(run)] if progress(run) else []
+    words = list(filter(None, [progress_words(run.done, run.total)]))
     if run.steps:
         words.append(f"{run.steps_done:,} of {plural(run.steps, 'step')} done")
     if run.checkpoint_at is not None:
@@ -574,62 +561,6 @@ def run_in_orient(one: OpenRun, now: datetime) -> list[str]:
     for step in one.failing:
         lines += [f"    {name(step.name)}: {line}" for line in _warning(step)]
     return lines
-
-
-def handoff_line(handoff: Handoff, now: datetime) -> str:
-    """An offer in the wake-up packet: open, exported, or taken."""
-    words = f"{handoff.key} from {by(handoff.created_by, handoff.created_at, now)}"
-    words += f" for {one_line(handoff.recipient, 40)}" if handoff.recipient else ""
-    if handoff.exported_at is not None:
-        words += f", handed over in a file {ago(handoff.exported_at, now)}"
-    if handoff.accepted_at is not None and handoff.accepted_by is not None:
-        return f"{words}, taken by {by(handoff.accepted_by, handoff.accepted_at, now)}"
-    call = "" if handoff.exported_at else f"   -> handoff_accept(key={quoted(handoff.key)})"
-    return f"{words}: {one_line(handoff.note)}{call}"
-
-
-def handoff_made(made: HandoffMade, now: datetime, room: int = ROOM) -> str:
-    """An offer, and how it is taken."""
-    key = made.handoff.key
-    lines = [
-        f"offered as {key}: {plural(made.threads, 'open thread')}, "
-        f"{plural(made.runs, 'unfinished run')}, {plural(made.blocks, 'block')} of memory. "
-        f"The next agent calls handoff_accept(key={quoted(key)}), through state_op if it is not "
-        f"listed. For another machine: `mcp-state export --handoff {key} FILE`, there "
-        "`mcp-state import FILE`.",
-        *_checks(made.checks),
-    ]
-    return "\n".join(fitted(lines, room)[0])
-
-
-def handoff_taken(taken: HandoffTaken, now: datetime, packet: str, room: int = ROOM) -> str:
-    """What was taken over, the checks to run first, and where the work stands."""
-    handoff = taken.handoff
-    word = "taken over already" if taken.repeated else "taken over"
-    lines = [f"{word}: {handoff.key} from {by(handoff.created_by, handoff.created_at, now)}"]
-    if handoff.recipient:
-        lines[0] += f", meant for {one_line(handoff.recipient, 40)}"
-    if handoff.exported_at is not None:
-        when = ago(handoff.exported_at, now)
-        lines.append(f"it went out in a file {when}: another machine may be at work on it too")
-    lines += ["note:", *indented(handoff.note)]
-    for thread in taken.leases:
-        assert thread.lease is not None
-        lines.append(
-            f"now held by you: {name(thread.name)}, lease_token={thread.lease.token} "
-            f"until {until(thread.lease.until, now)}"
-        )
-    lines += _checks(taken.checks)
-    kept, left = fitted(lines, room - len(packet))
-    cut = [f"(+{plural(left, 'line')}: thread_list(due=true))"] if left else []
-    return "\n".join([*kept, *cut, packet])
-
-
-def _checks(threads: Sequence[Thread]) -> list[str]:
-    if not threads:
-        return ["no thread says how to check it"]
-    lines = [f"    {name(thread.name)}: {one_line(thread.check)}" for thread in threads]
-    return ["run these checks before you rely on what is stored:", *lines]
 
 
 def stopped_step(step: Step, now: datetime) -> str:

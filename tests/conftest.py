@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,9 +11,12 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from click.testing import CliRunner, Result
+from long_runs import contradictions
 from mcp import Client
 
 from mcp_state.api import State
+from mcp_state.cli import main
 from mcp_state.models import Actor, Caller
 from mcp_state.server import create_server
 from mcp_state.settings import Settings
@@ -81,6 +84,53 @@ async def open_state(path: str, clock: FakeClock) -> AsyncGenerator[Open]:
 @pytest.fixture
 def state(open_state: Open) -> State:
     return open_state()
+
+
+@pytest.fixture
+def mine(state: State) -> State:
+    """A session of codex."""
+    return state
+
+
+@pytest.fixture
+def theirs(open_state: Open) -> State:
+    """A session of claude, in another process."""
+    return open_state(agent="claude", session="s2", database="two")
+
+
+@pytest.fixture
+def consistent(path: str) -> Generator[None]:
+    """At the end of the test, doctor finds nothing in its store."""
+    yield
+    assert contradictions(path) == []
+
+
+@pytest.fixture
+def environment(path: str) -> dict[str, str | None]:
+    """Of a command."""
+    return {
+        "MCP_STATE_DB": path,
+        "MCP_STATE_PROJECT": "acme",
+        "MCP_STATE_AGENT": None,
+        "CLAUDE_PROJECT_DIR": None,
+        "CLAUDE_CODE_SESSION_ID": None,
+    }
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(environment: dict[str, str | None]) -> Run:
+    """Run a command in this process."""
+
+    def invoke(*words: str, stdin: str | bytes = "", **changes: str | None) -> Result:
+        result = CliRunner().invoke(main, words, input=stdin, env=environment | changes)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return invoke
 
 
 Connect = Callable[..., AbstractAsyncContextManager[Client]]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
 from typing import Any
 
 import pytest
-from conftest import Call, FakeClock, Open
-from long_runs import attempt, contradictions, rows, scope, summaries
+from conftest import Call, FakeClock
+from long_runs import attempt, rows, scope, summaries
 
 from mcp_state.api import State
 from mcp_state.errors import BadArgument, BudgetSpent, IllegalTransition, NotFound, OverLimit
@@ -20,20 +19,7 @@ TOKENS = "a person: the budget of tokens of run r is spent"
 MINUTES = "a person: the budget of minutes of run r is spent"
 
 
-@pytest.fixture(autouse=True)
-def consistent(path: str) -> Generator[None]:
-    yield
-    assert contradictions(path) == []
-
-
-@pytest.fixture
-def mine(state: State) -> State:
-    return state
-
-
-@pytest.fixture
-def theirs(open_state: Open) -> State:
-    return open_state(agent="claude", session="s2", database="two")
+pytestmark = pytest.mark.usefixtures("consistent")
 
 
 async def begin(state: State, **budget: Any) -> None:

@@ -6,12 +6,11 @@ import asyncio
 import functools
 import os
 import sqlite3
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from conftest import START, Call, Connect, FakeClock, Open, text_of
-from long_runs import EMPTY, attempt, contradictions, plain, rows, scope, summaries
+from long_runs import EMPTY, attempt, plain, rows, scope, summaries
 from raw_client import Call as RawCall
 from raw_client import Server, closing_all
 from test_git import commit, git, repository
@@ -34,20 +33,7 @@ NO_DIRECTORY = "no directory is known for this call"
 SECRET = "ghp" + "_" + "a1B2" * 9
 
 
-@pytest.fixture(autouse=True)
-def consistent(path: str) -> Generator[None]:
-    yield
-    assert contradictions(path) == []
-
-
-@pytest.fixture
-def mine(state: State) -> State:
-    return state
-
-
-@pytest.fixture
-def theirs(open_state: Open) -> State:
-    return open_state(agent="claude", session="s2", database="two")
+pytestmark = pytest.mark.usefixtures("consistent")
 
 
 Snapshot = tuple[Checkpoint | None, list[MemoryBlock]]
@@ -379,7 +365,7 @@ async def test_resume_tells_where_a_run_stands(
         "spent: 3 of 40 attempts, 2 h, 10 tokens (10 in, 0 out); resuming resets nothing\n"
         'To go on: step_begin(run_id="Index", step=…) before each step, run_checkpoint now and '
         "then.\n"
-        "checkpoint 1 of 1 (41), event 3, codex 2 h ago; git then: "
+        "checkpoint 1 of 1 (41 done), event 3, codex 2 h ago; git then: "
         f"({NO_DIRECTORY})\n"
         "next: shard 42\n"
         "state:\n"
@@ -475,7 +461,7 @@ async def test_a_finished_run_returns_its_result_and_its_checkpoints_by_number(
         f"{head}result:\n    all\n    fine\nevidence: make: exit 0\n{scope(6)}"
     )
     assert await call("run_resume", run_id="r", number=1) == (
-        f"{head}checkpoint 1 of 2 (1), event 3, codex just now; git then: ({NO_DIRECTORY})\n"
+        f"{head}checkpoint 1 of 2 (1 done), event 3, codex just now; git then: ({NO_DIRECTORY})\n"
         f"next: two\nstate: one\nresult: all fine\nevidence: make: exit 0\n{scope(6)}"
     )
 

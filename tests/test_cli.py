@@ -10,11 +10,9 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from conftest import Run
 
 from mcp_state.cli import main
-
-Run = Callable[..., Result]
 
 READS = (
     ["orient"],
@@ -40,30 +38,6 @@ WRITES = (
     ["memory", "lock", "plan", "--reason", "mine"],
     ["memory", "unlock", "plan"],
 )
-
-
-@pytest.fixture
-def environment(path: str) -> dict[str, str | None]:
-    return {
-        "MCP_STATE_DB": path,
-        "MCP_STATE_PROJECT": "acme",
-        "MCP_STATE_AGENT": None,
-        "CLAUDE_PROJECT_DIR": None,
-        "CLAUDE_CODE_SESSION_ID": None,
-    }
-
-
-@pytest.fixture
-def run(environment: dict[str, str | None]) -> Run:
-    """Run a command; what it prints on stdout is returned, unless it fails."""
-
-    def invoke(*words: str, stdin: str | bytes = "", **changes: str | None) -> Result:
-        result = CliRunner().invoke(main, words, input=stdin, env=environment | changes)
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result
-
-    return invoke
 
 
 @pytest.fixture

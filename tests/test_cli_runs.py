@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from conftest import FakeClock
+from conftest import FakeClock, Run
 from rich.cells import cell_len
 
 from mcp_state.cli import main
 from mcp_state.times import Clock
 
-Run = Callable[..., Result]
 Ok = Callable[..., str]
 Refused = Callable[..., str]
 Shown = Callable[..., str]
@@ -64,28 +62,6 @@ def standing_time(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
 @pytest.fixture(autouse=True)
 def no_repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def environment(path: str) -> dict[str, str | None]:
-    return {
-        "MCP_STATE_DB": path,
-        "MCP_STATE_PROJECT": "acme",
-        "MCP_STATE_AGENT": None,
-        "CLAUDE_PROJECT_DIR": None,
-        "CLAUDE_CODE_SESSION_ID": None,
-    }
-
-
-@pytest.fixture
-def run(environment: dict[str, str | None]) -> Run:
-    def invoke(*words: str, stdin: str | bytes = "", **changes: str | None) -> Result:
-        result = CliRunner().invoke(main, words, input=stdin, env=environment | changes)
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result
-
-    return invoke
 
 
 @pytest.fixture
@@ -440,7 +416,7 @@ def test_a_person_sees_everything_that_a_run_did(ok: Ok, refused: Refused) -> No
         "spent: 2 of 2 attempts, 0 min\n"
         "the budget of attempts is spent: no further step will be begun\n"
         "checkpoints (1):\n"
-        "    1 (41) person just now, (no directory is known for this call): got to 41\n"
+        "    1 (41 done) person just now, (no directory is known for this call): got to 41\n"
         "steps (1):\n"
         "    one [done, 2 attempts] person just now: 42 rows\n"
         "memory (1):\n"
@@ -511,8 +487,8 @@ def test_a_run_is_resumed_from_its_last_or_an_earlier_checkpoint(
         "spent: 0 attempts, 9 h; resuming resets nothing\n"
         'To go on: step_begin(run_id="reindex", step=…) before each step, run_checkpoint now and '
         "then.\n"
-        "checkpoint 2 of 2 (41), event 5, person 9 h ago; git then: (no directory is known for "
-        "this call)\n"
+        "checkpoint 2 of 2 (41 done), event 5, person 9 h ago; git then: (no directory is known "
+        "for this call)\n"
         "next: go at 42\n"
         "state: at 41\n"
         "what differs now:\n"

@@ -19,7 +19,7 @@ LAYERS = (
     ("store",),
     ("scope",),
     ("who", "plain"),
-    ("render", "render_runs", "render_blobs"),
+    ("render", "render_runs", "render_handoffs", "render_blobs"),
     ("orient",),
     ("api",),
     ("tools",),

@@ -126,7 +126,7 @@ Error: {{Unauthorized|Forbidden}}: request id: «123e4567-e89b-12d3-a456-4266141
     "npm": """\
 npm error code {{E404|E401}}
 npm error A complete log of this run can be found in: \
-/root/.npm/_logs/«2026-11-29T21_21_50_805Z|2026-11-30T00_00_01_000Z»-debug-{{0|1}}.log
+/home/dev/.npm/_logs/«2026-11-29T21_21_50_805Z|2026-11-30T00_00_01_000Z»-debug-{{0|1}}.log
 added {{12|13}} packages, and audited 214 packages in «3s|1m»
 """.replace("|1m»", "|850ms»"),
     "curl": """\

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import START, Call, FakeClock, Open
-from long_runs import EMPTY, attempt, contradictions, plain, rows, scope, summaries
+from long_runs import EMPTY, attempt, plain, rows, scope, summaries
 from raw_client import Call as RawCall
 from raw_client import Server, closing_all
 
@@ -34,20 +33,7 @@ SECRET = "ghp" + "_" + "a1B2" * 9
 CODEX = Actor("codex", "codex 1.0", "s1")
 
 
-@pytest.fixture(autouse=True)
-def consistent(path: str) -> Generator[None]:
-    yield
-    assert contradictions(path) == []
-
-
-@pytest.fixture
-def mine(state: State) -> State:
-    return state
-
-
-@pytest.fixture
-def theirs(open_state: Open) -> State:
-    return open_state(agent="claude", session="s2", database="two")
+pytestmark = pytest.mark.usefixtures("consistent")
 
 
 async def names(state: State, status: str = "") -> list[str]:

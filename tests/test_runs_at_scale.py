@@ -47,9 +47,6 @@ class Sort:
 
 
 SORTS = (Sort("done", 6_500, 2), Sort("failed", 1_997, 2), Sort("open", 1_500, 1))
-_NUMBERS = """
-    WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers LIMIT :count)
-"""
 
 
 def multiply(path: Path) -> None:
@@ -86,38 +83,39 @@ def _copy(connection: sqlite3.Connection, sort: Sort) -> None:
     (last,) = connection.execute("SELECT count(*) FROM events").fetchone()
     step = f"{sort.name}-00000"
     (first,) = connection.execute("SELECT begun FROM attempts WHERE step = ?", (step,)).fetchone()
-    at = {"count": sort.count, "last": last, "each": sort.events, "first": first, "step": step}
+    at = {"last": last, "each": sort.events, "first": first, "step": step}
     at |= {"sort": f"{sort.name}-%05d"}
+    connection.execute("CREATE TEMP TABLE IF NOT EXISTS numbers (n INTEGER)")
+    connection.execute("DELETE FROM numbers")
+    numbers = ((n,) for n in range(1, sort.count + 1))
+    connection.executemany("INSERT INTO numbers VALUES (?)", numbers)
     connection.execute(
-        f"""
-        {_NUMBERS}
+        """
         INSERT INTO events SELECT project, :last + (n - 1) * :each + seq - :first + 1, at, actor,
             run, kind, replace(name, :step, printf(:sort, n)), operation, summary, version,
             replace(row, :step, printf(:sort, n))
         FROM numbers, events
         WHERE project = 1 AND seq >= :first AND seq < :first + :each ORDER BY n, seq
-        """,  # noqa: S608
+        """,
         at,
     )
     connection.execute(
-        f"""
-        {_NUMBERS}
+        """
         INSERT INTO steps SELECT project, run, printf(:sort, n), printf(:sort, n),
             :last + (n - 1) * :each + 1, :last + n * :each, changed_at, changed_by, status, input,
             result, outcome, streak, stopped, attempts, tokens_in, tokens_out
         FROM numbers, steps WHERE project = 1 AND run = 'r' AND name = :step ORDER BY n
-        """,  # noqa: S608
+        """,
         at,
     )
     connection.execute(
-        f"""
-        {_NUMBERS}
+        """
         INSERT INTO attempts SELECT project, run, printf(:sort, n), number,
             :last + (n - 1) * :each + 1, begun_at, begun_by, input,
             iif(ended IS NULL, NULL, :last + n * :each), ended_at, ended_by, ok, result,
             tokens_in, tokens_out
         FROM numbers, attempts WHERE project = 1 AND run = 'r' AND step = :step ORDER BY n
-        """,  # noqa: S608
+        """,
         at,
     )
 

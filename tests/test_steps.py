@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 import sqlite3
-from collections.abc import Generator
 
 import pytest
-from conftest import START, Call, FakeClock, Open
+from conftest import START, Call, FakeClock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from long_runs import attempt, contradictions, plain, rows, scope, summaries
+from long_runs import attempt, plain, rows, scope, summaries
 
 from mcp_state.api import State
 from mcp_state.errors import (
@@ -28,10 +27,7 @@ from mcp_state.models import Actor, Attempt, Step, StepBegun, StepEnded
 SECRET = "ghp" + "_" + "a1B2" * 9
 
 
-@pytest.fixture(autouse=True)
-def consistent(path: str) -> Generator[None]:
-    yield
-    assert contradictions(path) == []
+pytestmark = pytest.mark.usefixtures("consistent")
 
 
 @pytest.fixture
@@ -39,12 +35,6 @@ async def mine(state: State) -> State:
     """A session of codex, working on run `r`."""
     await state.runs.begin("do it all", run="r")
     return state
-
-
-@pytest.fixture
-def theirs(open_state: Open) -> State:
-    """Another session, in another process."""
-    return open_state(agent="claude", session="s2", database="two")
 
 
 def step_of(ended: StepEnded) -> tuple[str, int, int]:

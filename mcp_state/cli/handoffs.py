@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import click
 
-from mcp_state import render, render_runs
+from mcp_state import render, render_handoffs
 from mcp_state.api import State
 from mcp_state.cli.common import ON_PROJECT, Options, Seen, TextOrStdin, answer, store_options
 from mcp_state.cli.groups import Suggesting
@@ -41,7 +41,7 @@ def create(options: Options, note: str, to: str) -> None:
     answer(
         options,
         lambda state: state.handoffs.create(note, to=to),
-        lambda made, seen: render_runs.handoff_made(made, seen.now, render.ALL),
+        lambda made, seen: render_handoffs.handoff_made(made, seen.now, render.ALL),
         writes=True,
     )
 
@@ -66,4 +66,4 @@ def accept(options: Options, key: str) -> None:
 
 def _shown(accepted: _Accepted, seen: Seen) -> str:
     taken = HandoffTaken(accepted.handoff, accepted.checks, accepted.leases)
-    return render_runs.handoff_taken(taken, seen.now, accepted.packet, render.ALL)
+    return render_handoffs.handoff_taken(taken, seen.now, accepted.packet, render.ALL)

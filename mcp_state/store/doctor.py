@@ -287,7 +287,8 @@ def _look_inside(report: Report, wal: Wal, copy: str, noted: int, clock: Clock) 
             report.schema = opening.check_store(path, connection, 0)
             (report.changes,) = connection.execute("SELECT changes FROM store").fetchone()
             connection.row_factory = sqlite3.Row
-            report.projects = [totals_of(row) for row in connection.execute(_PROJECTS)]
+            if report.schema >= len(opening.migrations()):  # an older one has other columns
+                report.projects = [totals_of(row) for row in connection.execute(_PROJECTS)]
         except StateError as problem:
             report.add_refusal(problem)
             return

@@ -322,6 +322,13 @@ def spent_budgets(tx: Reading, row: Row | Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys([row["stopped"], *spent] if row["stopped"] else spent))
 
 
+def progress_words(done: int | None, total: int | None) -> str:
+    """`41/300`, `41 done`, or nothing."""
+    if done is None:
+        return ""
+    return f"{done:,} done" if total is None else f"{done:,}/{total:,}"
+
+
 def spend_words(run: Run) -> str:
     """What a run spent of what it was given: `44 of 100 attempts, 12 of 60 min, …`."""
 

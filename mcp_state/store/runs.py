@@ -41,6 +41,7 @@ from mcp_state.store.run_rows import (
     last_steps,
     left_open,
     newest_open,
+    progress_words,
     row_of_checkpoint,
     row_of_run,
     run_of,
@@ -355,7 +356,8 @@ class Runs(Noun):
         touch(tx, name)
         made = checkpoint_row(tx, name, number)
         assert made is not None
-        words = f"checkpoint {number}{_progress(*progress)}: {one_line(next_action or state, 120)}"
+        reached = ", ".join(filter(None, [f"checkpoint {number}", progress_words(*progress)]))
+        words = f"{reached}: {one_line(next_action or state, 120)}"
         index(tx, name, tx.event("checkpoint", words, row_of_checkpoint(row["shown"], made)))
         return CheckpointMade(run_of(tx, settle(tx, name)), checkpoint_of(made))
 
@@ -459,12 +461,6 @@ def _end(status: RunStatus | str) -> RunStatus:
             "status is open, which is no end", "End it completed, failed or abandoned."
         )
     return parsed
-
-
-def _progress(done: int | None, total: int | None) -> str:
-    if done is None:
-        return ""
-    return f", {done}/{total}" if total is not None else f", {done} done"
 
 
 def _since(tx: Reading, run: str, seq: int) -> Since:

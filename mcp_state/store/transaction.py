@@ -284,8 +284,7 @@ class Writing(Reading):
 
 
 def totals_of(row: Row, how: str = "", remark: str = "") -> Totals:
-    """The counts of a row of `projects`; `doctor` may look at one from before there were runs."""
-    has_runs = "stopped" in row.keys()  # noqa: SIM118 (a row is no mapping)
+    """The counts of a row of `projects`."""
     return Totals(
         project=row["shown"],
         how=how,
@@ -294,8 +293,8 @@ def totals_of(row: Row, how: str = "", remark: str = "") -> Totals:
         threads={status.value: row[status.value] for status in Status},
         journal=row["journal"],
         memory=row["memory"],
-        runs={status.value: row[status.value] for status in RunStatus} if has_runs else {},
-        stopped=row["stopped"] if has_runs else 0,
+        runs={status.value: row[status.value] for status in RunStatus},
+        stopped=row["stopped"],
         remark=remark,
     )
 

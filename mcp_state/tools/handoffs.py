@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from mcp_state import render_runs as render
+from mcp_state import render_handoffs as render
 from mcp_state.models import HandoffMade
 from mcp_state.tools.arguments import described
 from mcp_state.tools.spec import Ctx, Outcome, Spec, View
