@@ -13,7 +13,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -31,8 +31,8 @@ _NO_REPOSITORY = "no git repository"
 _BARE = "bare repository: no files"
 _NOT_ASKED = "git was not asked"
 
+_ALWAYS = ("--no-pager", "-c", "core.fsmonitor=", "-c", f"core.hooksPath={os.devnull}")
 _STATUS = (
-    *("--no-pager", "-c", "core.fsmonitor=", "-c", f"core.hooksPath={os.devnull}"),
     *("status", "--porcelain=v2", "-z", "--branch", "--no-ahead-behind"),
     *("--untracked-files=normal", "--no-renames"),
 )
@@ -82,7 +82,7 @@ def head_of(worktree: str) -> GitState:
         git_dir = _git_directory(worktree)
         return _head(git_dir) if git_dir else GitState(note=_NO_REPOSITORY)
     except (OSError, ValueError) as problem:
-        return GitState(note=_one_line(f"the repository cannot be read: {problem}"))
+        return GitState(note=one_line(f"the repository cannot be read: {problem}"))
 
 
 def differences(then: GitState, now: GitState) -> list[str]:
@@ -104,7 +104,7 @@ def differences(then: GitState, now: GitState) -> list[str]:
     if not {then.note, now.note} <= {_NO_DIRECTORY, _NO_REPOSITORY, _BARE}:
         unknown = [("then", then)] * (then.dirty_count is None)
         unknown += [("now", now)] * (now.dirty_count is None)
-        reasons = (f"not known {when} ({_one_line(state.note)})" for when, state in unknown)
+        reasons = (f"not known {when} ({one_line(state.note)})" for when, state in unknown)
         said.append(f"files: {', '.join(reasons)}".replace(" ()", ""))
     return said
 
@@ -142,19 +142,46 @@ def _observed(worktree: str, seconds: float, given_up: threading.Event) -> GitSt
     except subprocess.TimeoutExpired:
         note = f"git status took longer than {seconds:g} s"
     except OSError as problem:
-        note = _one_line(str(problem))
+        note = one_line(str(problem))
     return replace(head_of(worktree), note=note)
 
 
 def _asked(worktree: str, seconds: float, given_up: threading.Event) -> GitState:
+    answer = _Answer()
+    deadline = time.monotonic() + seconds
+    code, complaint = ask(worktree, _STATUS, deadline, given_up, take=answer.take)
+    if code and b"must be run in a work tree" in complaint:
+        raise ChildProcessError(_BARE)
+    if code:
+        raise ChildProcessError(said(complaint) or f"git status ended with code {code}")
+    note = "" if answer.head or answer.branch else "git names no commit and no branch"
+    dirty = tuple(answer.dirty)
+    return GitState(answer.head, answer.branch, dirty, answer.count, said(complaint) or note)
+
+
+def ask(
+    worktree: str,
+    arguments: Iterable[str],
+    deadline: float,
+    given_up: threading.Event,
+    *,
+    take: Callable[[bytes], None],
+    stdin: int = subprocess.DEVNULL,
+) -> tuple[int, bytes]:
+    """Run git in a resolved directory; its output goes to `take`, its exit code and complaint back.
+
+    Raises:
+        subprocess.TimeoutExpired: the deadline, of `time.monotonic`, is over, or it was given up.
+        FileNotFoundError: there is no git program.
+        OSError: it cannot be run, or `take` refused what it said.
+    """
     if os.name != "posix":
         raise OSError("git is not asked on this system")
-    deadline = time.monotonic() + seconds
-    answer, complaint = _Answer(), b""
+    complaint = b""
     process = subprocess.Popen(
-        ["git", "-C", worktree, *_STATUS],
+        ["git", "-C", worktree, *_ALWAYS, *arguments],
         env=_environment(worktree),
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
@@ -162,19 +189,12 @@ def _asked(worktree: str, seconds: float, given_up: threading.Event) -> GitState
     try:
         for stream, piece in _pieces(process, deadline, given_up):
             if stream is process.stdout:
-                answer.take(piece)
+                take(piece)
             elif len(complaint) < _LONGEST_RECORD:
                 complaint += piece
-        code = process.wait(max(0, deadline - time.monotonic()))
+        return process.wait(max(0, deadline - time.monotonic())), complaint
     finally:
         _end(process)
-    if code and b"must be run in a work tree" in complaint:
-        raise ChildProcessError(_BARE)
-    if code:
-        raise ChildProcessError(_said(complaint) or f"git status ended with code {code}")
-    note = "" if answer.head or answer.branch else "git names no commit and no branch"
-    dirty = tuple(answer.dirty)
-    return GitState(answer.head, answer.branch, dirty, answer.count, _said(complaint) or note)
 
 
 def _environment(worktree: str) -> dict[str, str]:
@@ -221,11 +241,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         stream.close()
 
 
-def _said(complaint: bytes) -> str:
+def said(complaint: bytes) -> str:
+    """Put what git complained about on one line, the fatal part if there is one."""
     text = _text(complaint).replace(":\n\t", ": ")
     lines = [line for line in text.splitlines() if line.strip()]
     fatal = [line.removeprefix("fatal: ") for line in lines if line.startswith("fatal: ")]
-    return _one_line(f"git: {(fatal or lines)[0]}") if lines else ""
+    return one_line(f"git: {(fatal or lines)[0]}") if lines else ""
 
 
 @dataclass(slots=True)
@@ -287,7 +308,7 @@ def _head(git_dir: str) -> GitState:
     if line is None and branch:
         return GitState(branch=branch, note=_NOT_ASKED)
     if line is None or not _COMMIT.fullmatch(line):
-        return GitState(branch=branch, note=_one_line(f"{name} is broken"))
+        return GitState(branch=branch, note=one_line(f"{name} is broken"))
     return GitState(line, branch, note=_NOT_ASKED)
 
 
@@ -323,5 +344,6 @@ def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """Make text storable and printable, and short."""
     return _printable(_storable(text))[:_LONGEST_NOTE]
