@@ -12,9 +12,11 @@ from mcp_state.settings import store_path
 from mcp_state.store.blobs import Blobs
 from mcp_state.store.database import Database
 from mcp_state.store.events import Events
+from mcp_state.store.facts import Facts
 from mcp_state.store.handoffs import Handoffs
 from mcp_state.store.journal import Journal
 from mcp_state.store.memory import Memory
+from mcp_state.store.objectives import Objectives
 from mcp_state.store.projects import Projects
 from mcp_state.store.runs import Runs
 from mcp_state.store.search import Search
@@ -30,9 +32,10 @@ from mcp_state.times import Clock
 class State:
     """The state of one project, for one caller.
 
-    `memory`, `threads`, `journal`, `runs`, `steps`, `transcripts`, `blobs`, `handoffs`, `transfer`
-    (export and import), `events` (history), `search` and `projects` hold the methods; each raises
-    the classes of `mcp_state.errors` and returns the models of `mcp_state.models`.
+    `memory`, `threads`, `journal`, `facts`, `objective`, `runs`, `steps`, `transcripts`, `blobs`,
+    `handoffs`, `transfer` (export and import), `events` (history), `search` and `projects` hold the
+    methods; each raises the classes of `mcp_state.errors` and returns the models of
+    `mcp_state.models`.
     """
 
     def __init__(self, database: Database, caller: Caller) -> None:
@@ -41,6 +44,8 @@ class State:
         self.memory = Memory(database, caller)
         self.threads = Threads(database, caller)
         self.journal = Journal(database, caller)
+        self.facts = Facts(database, caller)
+        self.objective = Objectives(database, caller)
         self.events = Events(database, caller)
         self.search = Search(database, caller)
         self.projects = Projects(database, caller)
@@ -89,7 +94,8 @@ async def open_store(
         project: the project's name; a new name begins a new project with the first write.
         agent: the name that changes are recorded under.
         session: tells one session of the agent from another; by default a new one.
-        worktree: the root of the worktree, for checkpoints to keep what git says of it.
+        worktree: the root of the worktree, for checkpoints to keep what git says of it, and for
+            facts whose checks begin with `file:` or `git:`.
         clock: where time comes from, for tests.
         limits: sizes that are refused.
         read_only: refuse to write, and to make or migrate the file.

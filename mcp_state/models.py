@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from mcp_state.git import GitState
+from mcp_state.lookups import Compared, Found
 
 
 class Status(StrEnum):
@@ -39,6 +40,23 @@ class RunStatus(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     ABANDONED = "abandoned"
+
+
+class Trust(StrEnum):
+    """How far a fact may be believed.
+
+    `trusted`: a check held. `provisional`: never checked. `stale`: its reasons fell. `refuted`: a
+    check did not hold. `archival`: true then, kept for the record.
+    """
+
+    TRUSTED = "trusted"
+    PROVISIONAL = "provisional"
+    STALE = "stale"
+    REFUTED = "refuted"
+    ARCHIVAL = "archival"
+
+
+FALLEN = (Trust.STALE, Trust.REFUTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +97,18 @@ class Totals:
     memory: int = 0
     runs: Mapping[str, int] = field(default_factory=dict[str, int])
     stopped: int = 0
+    facts: Mapping[str, int] = field(default_factory=dict[str, int])
     remark: str = ""
 
     @property
     def all_threads(self) -> int:
         """Threads in any status."""
         return sum(self.threads.values())
+
+    @property
+    def all_facts(self) -> int:
+        """Facts of any trust."""
+        return sum(self.facts.values())
 
 
 @dataclass(slots=True)
@@ -232,6 +256,173 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class Premise:
+    """A fact that something rests on, and how far it may be believed now.
+
+    `now` and `verified` are those of the fact. `replaced`: it says something else since it was
+    given as a reason.
+    """
+
+    name: str
+    check: str
+    now: Compared | None
+    verified: bool
+    trust: Trust
+    due: bool
+    replaced: bool
+    baseline: Found | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A check, what it said, and the statement that was believed for it since `stated_at`.
+
+    `now`: what the server found at the address of the check when it showed the fact; None if the
+    check is no address that it knows. `verified`: it may be relied on without another check, since
+    one held, lately, in this session, and nothing has moved at its address. `due`: it is time to
+    check again. `verified_at` to `baseline` tell of the last verification; `held` None: there was
+    none since the check was set. `reasons` are independent of each other; of each, all premises are
+    needed. `replaces`: the trust of the statement that this one took the place of, if there was
+    one. `trust_at`: since when it has this trust.
+    """
+
+    name: str
+    check: str
+    now: Compared | None
+    verified: bool
+    trust: Trust
+    trust_at: datetime
+    due: bool
+    recheck_at: datetime | None
+    verified_at: datetime | None
+    verified_by: Actor | None
+    held: bool | None
+    here: bool
+    evidence: str
+    baseline: Found | None
+    statement: str
+    replaces: Trust | None
+    stated_at: datetime
+    stated_by: Actor
+    source: str
+    reasons: Sequence[Sequence[Premise]]
+    version: int
+    created_at: datetime
+    changed_at: datetime
+    changed_by: Actor
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What fell with a fact, or is due since that changed; and the threads that rely on these.
+
+    Of each, at most 20 are named; the counts tell of all. A thread comes with its status.
+    """
+
+    fell: Sequence[str] = ()
+    fell_count: int = 0
+    again: Sequence[str] = ()
+    again_count: int = 0
+    threads: Sequence[tuple[str, Status]] = ()
+    threads_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FactRecorded:
+    """A fact as it is now.
+
+    `superseded` is the statement that it replaced, `was` the trust which that had. `demoted`: it
+    was trusted, and its new check has not been run.
+    """
+
+    fact: Fact
+    touched: Touched = Touched()
+    unchanged: bool = False
+    superseded: str = ""
+    was: Trust | None = None
+    demoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FactVerified:
+    """A fact after its check was run, and what that touched.
+
+    `before`: the fact as it was, if its last verification had said the opposite.
+    """
+
+    fact: Fact
+    touched: Touched
+    before: Fact | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FactPage:
+    """Facts: what is due first; `cursor` asks for the next page.
+
+    `total_is` qualifies the number: of each trust at most 1,000 due ones are counted, which `due`
+    tells; 1,001 stands for more.
+    """
+
+    facts: Sequence[Fact]
+    total: int
+    cursor: str = ""
+    total_is: Literal["", "at least", "at most"] = ""
+    due: Mapping[Trust, int] = field(default_factory=dict[Trust, int])
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """One fact of an argument, `depth` steps from the conclusion.
+
+    It is a premise of the fact above it, in that one's reason number `reason`; or, among what rests
+    on the conclusion, it has the fact above it among its premises. `seen`: what leads to it stands
+    above already. `falls`: it would fall with the conclusion, or has fallen already. `replaced`: it
+    says something else since it was given as a reason.
+    """
+
+    fact: Fact
+    depth: int
+    reason: int
+    seen: bool = False
+    falls: bool = False
+    replaced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FactTrace:
+    """Why a fact is believed, and what would fall with it.
+
+    `rests_on` are its premises and theirs, `carries` is what rests on it and on that, at most 100
+    of each; the counts tell of all. Of the threads that rely on it, or on what would fall with it,
+    at most 20 are named.
+    """
+
+    fact: Fact
+    rests_on: Sequence[Traced]
+    rests_on_count: int
+    carries: Sequence[Traced]
+    carries_count: int
+    falls_count: int
+    threads: Sequence[tuple[str, Status]]
+    threads_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What the project is after, since when and why; `was` is what it replaced."""
+
+    objective: str
+    intent: str
+    reason: str
+    version: int
+    changed_at: datetime
+    changed_by: Actor
+    was: str = ""
+    intent_was: str = ""
+    unchanged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Thread:
     """One line of work in the queue."""
 
@@ -252,6 +443,7 @@ class Thread:
     note: str = ""
     places: Sequence[Place] = ()
     depends_on: Sequence[str] = ()
+    relies_on: Sequence[Premise] = ()
     waits_for: int = 0
     criteria: int = 0
     passing: int = 0
@@ -262,7 +454,7 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class ThreadDetail:
-    """All of one thread."""
+    """All of one thread, with the facts that it relies on, and those that lie `under` them."""
 
     thread: Thread
     criteria: Sequence[Criterion]
@@ -271,6 +463,8 @@ class ThreadDetail:
     journal: Sequence[JournalEntry]
     needed_by: Sequence[str]
     unfinished: Sequence[str]
+    facts: Sequence[Fact] = ()
+    under: Sequence[Fact] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -565,6 +759,8 @@ class HandoffMade:
     runs: int
     blocks: int
     checks: Sequence[Thread]
+    facts: Sequence[Fact] = ()
+    all_facts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -574,6 +770,7 @@ class HandoffTaken:
     handoff: Handoff
     checks: Sequence[Thread]
     leases: Sequence[Thread]
+    facts: Sequence[Fact] = ()
     repeated: bool = False
 
 
@@ -588,6 +785,7 @@ class SearchHit:
     actor: Actor
     snippet: str
     run: str = ""
+    fact: Fact | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -621,7 +819,8 @@ class Packet:
     """The wake-up packet: what was gathered, and `text`, which fits the token budget.
 
     `since` is the event number after which `changes` count as news; `news` is how many there are.
-    `due_count` is per status; 1,001 stands for more than 1,000.
+    `due_count` is per status, `facts_due` per trust; 1,001 stands for more than 1,000. `facts` may
+    still be believed, `fallen` not; `fallen_under` are threads that rely on one of the latter.
     """
 
     text: str
@@ -640,6 +839,13 @@ class Packet:
     stopped_steps: Sequence[Step] = ()
     dead_ends: Sequence[JournalEntry] = ()
     handoffs: Sequence[Handoff] = ()
+    objective: Objective | None = None
+    facts: Sequence[Fact] = ()
+    fallen: Sequence[Fact] = ()
+    fallen_under: Mapping[str, Sequence[tuple[str, Status]]] = field(
+        default_factory=dict[str, Sequence[tuple[str, Status]]]
+    )
+    facts_due: Mapping[Trust, int] = field(default_factory=dict[Trust, int])
 
     def __str__(self) -> str:
         return self.text

@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
-from mcp_state import render, render_handoffs, render_runs
+from mcp_state import render, render_facts, render_handoffs, render_runs
 from mcp_state.errors import BadArgument
 from mcp_state.git import head_of
 from mcp_state.models import (
+    FALLEN,
     Caller,
     Event,
+    Fact,
     Handoff,
     JournalEntry,
     MemoryBlock,
@@ -28,11 +30,21 @@ from mcp_state.models import (
     Status,
     Thread,
     Totals,
+    Trust,
 )
 from mcp_state.store import journal, memory, run_rows, thread_rows
 from mcp_state.store.events import count_changes, last_events
+from mcp_state.store.fact_rows import (
+    carrying,
+    fallen_since,
+    found_for,
+    list_facts,
+    with_found,
+)
+from mcp_state.store.fact_rules import threads_relying
 from mcp_state.store.handoffs import last_handoffs, open_handoffs
 from mcp_state.store.noun import Noun, reads
+from mcp_state.store.objectives import current_objective
 from mcp_state.store.steps import WARN_AT
 from mcp_state.store.text import clean, fold
 from mcp_state.store.transaction import Reading
@@ -46,6 +58,9 @@ _ALWAYS = 3
 _MANY = 1000
 _DEAD_ENDS = 5
 _HANDOFFS = 5
+_FACTS = 25
+_THREADS = 3
+_NOT_TO_CHECK = (*FALLEN, Trust.ARCHIVAL)
 _OLD_OFFER = timedelta(days=30)
 _MINE = """
     SELECT max(seq) FROM last_events WHERE project = :project AND session = :session
@@ -62,16 +77,18 @@ WRITE_BACK = (
     "memory_set for what the next session must know"
 )
 _OF_RUNS = " · run_checkpoint after each step of a run"
+_OF_FACTS = " · fact_verify with what a check said"
 _GUIDE = (
     "    Statuses: active (work on it now), watching (look again later), blocked (waiting_on), "
     "done (evidence), dropped (note).",
     "    Claim a thread before you work on it if others may too: thread_claim gives a lease_token.",
-    "    What is stored was true when it was written: run a thread's check before you rely on it.",
+    "    What is stored was true when it was written: run its check before you rely on it.",
 )
 _BEGIN = (
     "Nothing is stored for this project yet. To begin:",
     '    thread_set(thread="short-name", title="…", next_action="…") for each line of work',
     '    memory_set(key="plan", value="…") for what the next session must know',
+    '    fact_record(fact="…", statement="…", check="…") for what you believe',
     '    journal_append(text="…") for what happened',
 )
 
@@ -79,8 +96,7 @@ _BEGIN = (
 class Orient(Noun):
     """The packet of one project, for one caller."""
 
-    @reads
-    def packet(self, tx: Reading, max_tokens: int, since: int | None) -> Packet:
+    async def packet(self, max_tokens: int, since: int | None) -> Packet:
         """Gather and render the packet.
 
         `max_tokens` is the budget of the text, at 4 characters a token, 150 to 50,000. `since` is
@@ -97,13 +113,36 @@ class Orient(Noun):
             )
         if since is not None and since < 0:
             raise BadArgument(f"since is {since}", "Give an event number, 0 for the beginning.")
+        packet, totals, now = await self._gathered(since)
+        if totals is None:
+            return packet
+        packet = await self._looked_up(packet)
+        text = _text(packet, totals, self.caller, now, max_tokens * CHARS_PER_TOKEN)
+        return replace(packet, text=text)
+
+    async def _looked_up(self, packet: Packet) -> Packet:
+        """The packet with what the server finds at the addresses of checks."""
+        threads = [*packet.active, *packet.due, *packet.blocked]
+        premises = (premise for thread in threads for premise in thread.relies_on)
+        found = await found_for(self.worktree, [*packet.facts, *packet.fallen], premises)
+        if not found:
+            return packet
+        return replace(
+            packet,
+            facts=[with_found(fact, found) for fact in packet.facts],
+            fallen=[with_found(fact, found) for fact in packet.fallen],
+            active=[thread_rows.thread_with_found(thread, found) for thread in packet.active],
+            due=[thread_rows.thread_with_found(thread, found) for thread in packet.due],
+            blocked=[thread_rows.thread_with_found(thread, found) for thread in packet.blocked],
+        )
+
+    @reads
+    def _gathered(self, tx: Reading, since: int | None) -> tuple[Packet, Totals | None, datetime]:
         if not self.caller.project:
             text = render.unknown_project(tx.known_projects()) + "\n[no project]"
-            return Packet(text, None, 0, 0, (), (), (), (), {}, (), ())
+            return Packet(text, None, 0, 0, (), (), (), (), {}, (), ()), None, tx.at
         totals = tx.totals()
-        packet = _gather(tx, totals, since)
-        text = _text(packet, totals, self.caller, tx.at, max_tokens * CHARS_PER_TOKEN)
-        return replace(packet, text=text)
+        return _gather(tx, totals, since), totals, tx.at
 
 
 def _gather(tx: Reading, totals: Totals, since: int | None) -> Packet:
@@ -122,7 +161,11 @@ def _gather(tx: Reading, totals: Totals, since: int | None) -> Packet:
     active = thread_rows.list_threads(tx, Status.ACTIVE, False, 25, "").threads
     mine = thread_rows.held_here(tx, 10)
     names = {thread.name for thread in mine}
+    due = thread_rows.list_threads(tx, None, True, 25, "").threads
     blocked = thread_rows.list_threads(tx, Status.BLOCKED, False, 25, "").threads
+    relied = carrying(tx, [*mine, *active, *due, *blocked], _FACTS)
+    listed = list_facts(tx, None, False, _FACTS, "")
+    fallen = _fallen(tx, relied, min(last_here or tx.at, tx.at - _RECENT))
     return Packet(
         text="",
         last_here=last_here,
@@ -130,7 +173,7 @@ def _gather(tx: Reading, totals: Totals, since: int | None) -> Packet:
         news=_count_news(tx, totals, start) if seen or since is not None else 0,
         changes=changes,
         active=[*mine, *(t for t in active if t.name not in names)],
-        due=thread_rows.list_threads(tx, None, True, 25, "").threads,
+        due=due,
         blocked=[t for t in blocked if not t.due],
         due_count=thread_rows.count_due(tx),
         memory=memory.recent_blocks(tx, 25),
@@ -143,7 +186,25 @@ def _gather(tx: Reading, totals: Totals, since: int | None) -> Packet:
             *(h for h in open_handoffs(tx, _HANDOFFS) if tx.at - h.created_at < _OLD_OFFER),
             *(h for h in last_handoffs(tx, _HANDOFFS) if _was_taken_lately(h, tx.at)),
         ],
+        objective=current_objective(tx),
+        facts=_to_check(relied, listed.facts),
+        fallen=fallen,
+        fallen_under={f.name: threads_relying(tx, [fold(f.name)])[:_THREADS] for f in fallen},
+        facts_due=listed.due,
     )
+
+
+def _to_check(relied: Sequence[Fact], listed: Sequence[Fact]) -> list[Fact]:
+    """Facts that may still be believed: what threads rely on, then the others."""
+    live = [fact for fact in relied if fact.trust not in FALLEN or fact.due]
+    live += [fact for fact in listed if fact.trust not in _NOT_TO_CHECK or fact.due]
+    return list({fact.name: fact for fact in live}.values())
+
+
+def _fallen(tx: Reading, relied: Sequence[Fact], since: datetime) -> list[Fact]:
+    """What does not hold any more: what a thread relies on, and what fell lately."""
+    found = {fact.name: fact for fact in [*relied, *fallen_since(tx, to_text(since), _FACTS)]}
+    return [fact for fact in found.values() if fact.trust in FALLEN and not fact.due]
 
 
 def _was_taken_lately(handoff: Handoff, now: datetime) -> bool:
@@ -151,7 +212,7 @@ def _was_taken_lately(handoff: Handoff, now: datetime) -> bool:
 
 
 def _count_news(tx: Reading, totals: Totals, start: int) -> int:
-    """Changes after an event; where there are many, traces of reads are counted among them."""
+    """Changes after an event; where there are many, traces and facts that fell count too."""
     count = count_changes(tx, start)
     return count if count < _MANY else max(0, totals.event - start)
 
@@ -216,7 +277,10 @@ def _text(packet: Packet, totals: Totals, caller: Caller, now: datetime, room: i
         return "\n".join([head, *begin, last])
     sections = [s for s in _sections(packet, totals, caller, now, room) if s.total]
     guide = _GUIDE if room >= 6000 else ()
-    write_back = WRITE_BACK + (_OF_RUNS if packet.runs and room >= 2000 else "")
+    write_back = WRITE_BACK
+    if room >= 2000:
+        write_back += _OF_FACTS if packet.facts else ""
+        write_back += _OF_RUNS if packet.runs else ""
     left = room - _size([head, write_back, *guide, last])
     cut = _fit_headings(sections, left)
     _fill(sections, left - _size(cut) - sum(_size(section.lines()) for section in sections))
@@ -296,7 +360,20 @@ def _sections(
     many_due = any(count > thread_rows.MOST_COUNTED for count in due.values())
     dead_ends = _dead_ends(packet, now)
     later = {status: totals.threads.get(status, 0) - count for status, count in due.items()}
+    to_check = _in_order(packet)
+    stands_again = packet.facts_due.get(Trust.STALE, 0)
+    live = totals.facts.get(Trust.TRUSTED, 0) + totals.facts.get(Trust.PROVISIONAL, 0)
+    live += stands_again - (len(packet.facts) - len(to_check))
+    fallen = sum(totals.facts.get(trust, 0) for trust in FALLEN) - stands_again
     return [
+        _Section(
+            "OBJECTIVE",
+            _objective(packet, now, room),
+            1 if packet.objective else 0,
+            'history(subject="objective")',
+            first=0,
+            step=2,
+        ),
         _Section(
             "SINCE YOU WERE HERE" if packet.news else "LAST CHANGES",
             changes,
@@ -349,6 +426,23 @@ def _sections(
             total_is=_at_most(due[Status.WATCHING]),
         ),
         _Section(
+            "NO LONGER HOLDS",
+            [_fallen_lines(fact, packet, now) for fact in packet.fallen],
+            max(fallen, len(packet.fallen)),
+            'fact_list(trust="refuted"), fact_list(trust="stale")',
+            first=2,
+            step=3,
+        ),
+        _Section(
+            "CHECK BEFORE YOU RELY ON IT",
+            [render_facts.fact_lines(f, now) for f in to_check],
+            max(live, len(to_check)),
+            "fact_list()",
+            first=2,
+            step=2,
+            total_is=" at most" if live > _FACTS else "",
+        ),
+        _Section(
             "RUN",
             [render_runs.run_in_orient(one, now) for one in packet.runs],
             totals.runs.get(RunStatus.OPEN, 0),
@@ -382,6 +476,48 @@ def _sections(
             reverse=True,
         ),
     ]
+
+
+def _fallen_lines(fact: Fact, packet: Packet, now: datetime) -> list[str]:
+    """What does not hold, and which threads were built on it, also those that are done."""
+    lines = render_facts.fact_lines(fact, now)
+    threads = packet.fallen_under.get(fact.name, ())
+    if threads:
+        named = ", ".join(f"{render.name(thread, 60)} [{status}]" for thread, status in threads)
+        lines.append(f"    relied on by {named}")
+    return lines
+
+
+def _is_settled(fact: Fact) -> bool:
+    """Whether nothing is left to check: it was, or what it rests on was and it has no check."""
+    rests = any(all(premise.verified for premise in reason) for reason in fact.reasons)
+    return fact.verified or (not fact.check and fact.trust is Trust.PROVISIONAL and rests)
+
+
+def _in_order(packet: Packet) -> list[Fact]:
+    """What is left to check: what has changed, what threads rely on, what is due, then the rest.
+
+    What can be run stands before what rests on it.
+    """
+    threads = [*packet.active, *packet.due, *packet.blocked]
+    relied = {premise.name for thread in threads for premise in thread.relies_on}
+    for fact in packet.facts:  # each stands before what it rests on
+        if fact.name in relied:
+            relied |= {premise.name for reason in fact.reasons for premise in reason}
+
+    def rank(fact: Fact) -> tuple[bool, bool, bool, bool]:
+        moved = fact.now is not None and fact.now.word in ("changed", "gone")
+        return not moved, fact.name not in relied, not fact.check, not fact.due
+
+    return sorted((fact for fact in packet.facts if not _is_settled(fact)), key=rank)
+
+
+def _objective(packet: Packet, now: datetime, room: int) -> list[list[str]]:
+    """One item: cut short it would say something else."""
+    if packet.objective is None:
+        return []
+    lines = render_facts.objective_lines(packet.objective, now, 500 if room >= 6000 else 120)
+    return [lines if room >= 2000 else lines[:1]]
 
 
 def _dead_ends(packet: Packet, now: datetime) -> list[list[str]]:
@@ -435,6 +571,8 @@ def _changes(events: Sequence[Event], now: datetime) -> list[list[str]]:
 
 def _change(group: Sequence[Event], now: datetime) -> str:
     newest = group[0]
+    if newest.kind == "fact":  # what a check said is not hidden by what was written after it
+        newest = next((one for one in group if one.operation in ("verify", "supersede")), newest)
     if newest.kind != "journal":
         return render.event_line(newest, now, number=False)
     actor = render.one_line(newest.actor.agent, 40) or "unknown"

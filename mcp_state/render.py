@@ -6,20 +6,24 @@ nothing inside it can pass for a line of ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
+from mcp_state import render_facts
 from mcp_state.models import (
-    Actor,
+    FALLEN,
+    OPEN,
     Checked,
     Event,
     EventPage,
+    Fact,
     JournalEntry,
     JournalPage,
     MemoryBlock,
     MemoryPage,
     MissingBlock,
     NothingToClaim,
+    Place,
     Project,
     SearchPage,
     Status,
@@ -28,38 +32,13 @@ from mcp_state.models import (
     ThreadPage,
     Totals,
 )
+from mcp_state.render_words import ALL, ROOM, by, fitted, indented, name, plural
 from mcp_state.store.text import fold, one_line, quoted
 from mcp_state.times import ago, span, until
 
-LONGEST = 10_000
-ROOM = LONGEST - 600
-"""For an answer, without its first and last lines."""
 _NAMES = 1000  # for the names of blocks that are not shown
+_FACTS = 10  # of those that a thread relies on
 _SHORTER = 200  # of each text of a thread that is too long for one answer
-ALL = 1 << 40
-"""As `room`: leave nothing out."""
-
-
-def name(text: str, limit: int = 160) -> str:
-    """A name as it was written, so that it can be copied; one that looks like ours is quoted."""
-    line = " ".join(text.splitlines())
-    line = line if len(line) <= limit else line[: limit - 1] + "…"
-    return f'"{line}"' if line.startswith(("[", "error:", "note:")) else line
-
-
-def indented(text: str, indent: str = "    ") -> list[str]:
-    """A text as lines that all begin with `indent`, whatever line breaks it uses."""
-    return [indent + line for line in text.splitlines()] or [indent]
-
-
-def by(actor: Actor, at: datetime, now: datetime) -> str:
-    """Who, and how long ago."""
-    return f"{one_line(actor.agent, 40) or 'unknown'} {ago(at, now)}"
-
-
-def plural(count: int, noun: str, nouns: str = "") -> str:
-    """`1 thread`, `2 threads`."""
-    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 
 def scope(totals: Totals) -> str:
@@ -86,19 +65,6 @@ def unknown_project(known: Sequence[str], argument: str = 'project="NAME"') -> s
         f"This call does not say which project it belongs to. Pass {argument}; known are:\n"
         + "\n".join(f"  {name(n)}" for n in known)
     )
-
-
-def fitted(lines: Iterable[str], room: int = ROOM) -> tuple[list[str], int]:
-    """The first lines that fit, and how many were left out."""
-    kept: list[str] = []
-    left = 0
-    for line in lines:
-        room -= len(line) + 1
-        if room < 0 or left:
-            left += 1
-        else:
-            kept.append(line)
-    return kept, left
 
 
 # Working memory
@@ -231,11 +197,28 @@ def thread_lines(thread: Thread, now: datetime, session: str = "") -> list[str]:
         lines.append(f"    next: {one_line(thread.next_action)}")
     if thread.check and thread.status in (Status.WATCHING, Status.BLOCKED):
         lines.append(f"    check: {one_line(thread.check)}")
+    is_open = thread.status in OPEN
+    if is_open and (relies := render_facts.relies_line(thread.relies_on, thread.name)):
+        lines.append(f"    {relies}")
+    if thread.places:
+        lines.append(f"    where: {_where(thread.places)}")
     if thread.evidence and thread.status is Status.DONE:
         lines.append(f"    evidence: {one_line(thread.evidence)}")
     if thread.note and thread.status is Status.DROPPED:
         lines.append(f"    note: {one_line(thread.note)}")
     return lines
+
+
+def _where(places: Sequence[Place]) -> str:
+    """Where the work is, in one line: the home first, what is not it marked so."""
+    ordered = sorted(places, key=lambda place: place.role != "home")
+    words = [
+        f"{one_line(place.path_or_repo, 80)} ({place.role}"
+        + (f": {one_line(place.note, 60)})" if place.note else ")")
+        for place in ordered
+    ]
+    more = f" and {len(words) - 5} more" if len(words) > 5 else ""
+    return ", ".join(words[:5]) + more
 
 
 def thread_page(
@@ -296,6 +279,7 @@ def _detail_lines(detail: ThreadDetail, now: datetime, session: str, limit: int)
         *_field("evidence", thread.evidence, limit),
         *_field("note", thread.note, limit),
         *_places(thread, limit),
+        *_facts(detail, now),
         *_names("depends on", thread.depends_on),
         *_names("not done yet", detail.unfinished),
         *_names("needed by", detail.needed_by),
@@ -318,6 +302,23 @@ def _places(thread: Thread, limit: int) -> list[str]:
         + (f", {one_line(place.note, limit)}" if place.note else "")
         for place in sorted(thread.places, key=lambda p: p.role != "home")
     ]
+
+
+def _facts(detail: ThreadDetail, now: datetime) -> list[str]:
+    """What it relies on, the check before the claim."""
+    return [
+        *_some_facts("relies on", detail.facts, now),
+        *_some_facts("which rests on", detail.under, now),
+    ]
+
+
+def _some_facts(label: str, facts: Sequence[Fact], now: datetime) -> list[str]:
+    if not facts:
+        return []
+    ordered = sorted(facts, key=lambda fact: (fact.trust not in FALLEN, fact.verified))
+    lines = [line for f in ordered[:_FACTS] for line in render_facts.fact_lines(f, now)]
+    more = f" (+{len(ordered) - _FACTS} more, named in fact_list)" if len(ordered) > _FACTS else ""
+    return [f"{label}{more}:", *(f"    {line}" for line in lines)]
 
 
 def _names(label: str, names: Sequence[str]) -> list[str]:
@@ -454,15 +455,20 @@ def _entries_that_fit(
 
 def event_line(event: Event, now: datetime, *, subject: bool = True, number: bool = True) -> str:
     """One change in one line."""
-    what = f"{event.kind} {name(shown_name(event), 80)} " if subject else ""
+    what = ""
+    if subject:
+        what = f"{event.kind} "
+        what += f"{name(shown_name(event), 80)} " if event.kind != event.name else ""
     seq = f"{event.seq} " if number else ""
     actor = one_line(event.actor.agent, 40) or "unknown"
     words = event.summary
-    if event.operation == "refused" and event.row and event.row.get("fact"):
+    is_told = event.kind not in ("fact", "objective") or number  # news are no place for beliefs
+    if event.operation == "refused" and event.row and event.row.get("fact") and is_told:
         words += f": {event.row['fact']}"
     if event.version is not None and not subject:
         words = f"version {event.version}: {words}"
-    return f"{seq}{actor}: {what}{one_line(words, 200)} · {ago(event.at, now)}"
+    limit = 2000 if event.kind == "objective" and not subject else 200  # its log is read whole
+    return f"{seq}{actor}: {what}{one_line(words, limit)} · {ago(event.at, now)}"
 
 
 def shown_name(event: Event) -> str:
@@ -507,6 +513,10 @@ def search_page(page: SearchPage, now: datetime, query: str) -> str:
         head += f"; more: cursor={quoted(page.cursor)}"
     lines: list[str] = []
     for hit in page.hits:
+        if hit.fact is not None:
+            first, *rest = render_facts.fact_lines(hit.fact, now)
+            lines += [f"fact:{name(hit.name)}  {first}", *rest]
+            continue
         of_run = " (memory of a run: key and run_id)" if hit.run else ""
         lines.append(f"{hit.kind}:{name(hit.name)}{of_run}  {by(hit.actor, hit.at, now)}")
         lines.append(f"    {one_line(hit.snippet, 240)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from mcp_state.models import Blob, BlobPage
-from mcp_state.render import by, indented
+from mcp_state.render_words import by, indented
 from mcp_state.store.blobs import PAGE
 from mcp_state.store.text import one_line
 from mcp_state.times import ago

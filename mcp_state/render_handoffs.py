@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from mcp_state.models import Handoff, HandoffMade, HandoffTaken, Thread
-from mcp_state.render import ROOM, by, fitted, indented, name, plural
+from mcp_state.models import Fact, Handoff, HandoffMade, HandoffTaken, Thread
+from mcp_state.render_facts import fact_lines
+from mcp_state.render_words import ROOM, by, fitted, indented, name, plural
 from mcp_state.store.text import one_line, quoted
 from mcp_state.times import ago, until
 
@@ -32,8 +33,10 @@ def handoff_made(made: HandoffMade, now: datetime, room: int = ROOM) -> str:
         f"The next agent calls handoff_accept(key={quoted(key)}), through state_op if it is not "
         f"listed. For another machine: `mcp-state export --handoff {key} FILE`, there "
         "`mcp-state import FILE`.",
-        *_checks(made.checks),
+        *_checks(made.checks, made.facts, now),
     ]
+    if left := made.all_facts - len(made.facts):
+        lines[0] += f" {plural(left, 'fact')} not named here: fact_list()."
     return "\n".join(fitted(lines, room)[0])
 
 
@@ -54,14 +57,16 @@ def handoff_taken(taken: HandoffTaken, now: datetime, packet: str, room: int = R
             f"now held by you: {name(thread.name)}, lease_token={thread.lease.token} "
             f"until {until(thread.lease.until, now)}"
         )
-    lines += _checks(taken.checks)
+    if taken.checks or not packet:  # the packet has the checks of facts
+        lines += _checks(taken.checks, () if packet else taken.facts, now)
     kept, left = fitted(lines, room - len(packet))
-    cut = [f"(+{plural(left, 'line')}: thread_list(due=true))"] if left else []
+    cut = [f"(+{plural(left, 'line')}: thread_list(due=true), fact_list())"] if left else []
     return "\n".join([*kept, *cut, packet])
 
 
-def _checks(threads: Sequence[Thread]) -> list[str]:
-    if not threads:
-        return ["no thread says how to check it"]
+def _checks(threads: Sequence[Thread], facts: Sequence[Fact], now: datetime) -> list[str]:
+    if not threads and not facts:
+        return ["no thread or fact says how to check it"]
     lines = [f"    {name(thread.name)}: {one_line(thread.check)}" for thread in threads]
+    lines += [f"    {line}" for fact in facts for line in fact_lines(fact, now)]
     return ["run these checks before you rely on what is stored:", *lines]

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from workload import Nouns, StepClock, work, work_long
+from workload import Nouns, StepClock, work, work_long, work_truth
 
 from mcp_state.api import State
 from mcp_state.models import Actor, Caller, Imported
@@ -67,6 +67,7 @@ async def fill(store: Store, project: str = "acme", agent: str = "codex") -> Non
     nouns = Nouns(store.database, project, agent)
     await work(nouns)
     await work_long(nouns)
+    await work_truth(nouns)
     state = State(store.database, nouns.caller)
     await state.blobs.put("a long log\n" * 50, summary="log", ttl="4h")
     await state.blobs.put("another \u2028 text", summary="odd")

@@ -48,11 +48,15 @@ class _Marking(Still):
 
 @dataclass(frozen=True)
 class Size:
-    """How much is in a store. Of ten threads four are active, three due and three blocked."""
+    """How much is in a store. Of ten threads four are active, three due and three blocked.
+
+    Each fact rests on the one before it.
+    """
 
     entries: int
     threads: int
     blocks: int
+    facts: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ async def build(path: Path, size: Size) -> None:
         await state.memory.set(f"block{_MARK}", f"what we know about part{_MARK}\n" * 3)
         await state.journal.append(f"entry{_MARK}: went on", kind="note")
         await state.journal.append(f"entry{_MARK}: about it", thread="busy")
+        if size.facts:
+            await state.facts.record(f"fact{_MARK}", f"part{_MARK} works", check="make check")
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.row_factory = sqlite3.Row
         connection.execute("BEGIN")
@@ -88,11 +94,24 @@ async def build(path: Path, size: Size) -> None:
             clone("thread", "threads", [f"{sort}{_MARK}" for sort in sorts], size.threads - 4)
             clone("memory", "memory", [f"block{_MARK}"], size.blocks - 1)
             clone("journal", "journal", ["6", "7"], size.entries - 2)
-            for statement in _COUNT:
+            clone("fact", "facts", [f"fact{_MARK}"] * min(1, size.facts), size.facts - 1)
+            for statement in (*_CHAIN, *_COUNT):
                 connection.execute(statement)
         connection.execute("COMMIT")
 
 
+_CHAIN = (
+    """
+    INSERT INTO premises (project, fact, reason, premise, given)
+    SELECT project, name, 1, before, stated FROM (
+        SELECT project, name, stated, lag(name) OVER (ORDER BY created) AS before FROM facts
+    ) WHERE before IS NOT NULL
+    """,
+    """
+    UPDATE events SET row = json_set(row, '$.reasons', json_array(json_array(premise)))
+    FROM premises WHERE kind = 'fact' AND name = fact
+    """,
+)
 _COUNT = (
     "INSERT INTO search (search) VALUES ('rebuild')",
     """
@@ -102,7 +121,8 @@ _COUNT = (
         watching = (SELECT count(*) FROM threads WHERE status = 'watching'),
         blocked = (SELECT count(*) FROM threads WHERE status = 'blocked'),
         journal = (SELECT count(*) FROM journal),
-        memory = (SELECT count(*) FROM memory)
+        memory = (SELECT count(*) FROM memory),
+        provisional = (SELECT count(*) FROM facts)
     """,
     "UPDATE store SET changes = (SELECT count(*) FROM events)",
     "UPDATE last_events SET seq = (SELECT count(*) FROM events)",
@@ -189,7 +209,7 @@ class _Cloner:
             )
 
 
-_NUMBERS = ("seq", "changed", "created")
+_NUMBERS = ("seq", "changed", "created", "stated")
 
 
 def _marked(template: Mapping[str, Any], mark: str, own: Mapping[str, Any]) -> Values:

@@ -898,9 +898,10 @@ def test_search_narrows_to_a_run_and_finds_runs(ok: Ok, refused: Refused) -> Non
     assert found("--kind", "run", "--kind", "blob") == {("run", "reindex")}
     assert refused("search", "golden", "--run", "none").startswith("not_found: no run 'none'")
     assert refused("search", "golden", "--kind", "runner", code=2) == (
-        "bad_argument: kind 'runner' is unknown. Kinds are memory, thread, journal, run, blob."
+        "bad_argument: kind 'runner' is unknown. Kinds are memory, thread, journal, run, blob, "
+        "fact."
     )
-    assert "memory, thread, journal, run or blob." in " ".join(ok("search", "--help").split())
+    assert "memory, thread, journal, run, blob, fact." in " ".join(ok("search", "--help").split())
 
 
 def test_a_change_of_a_thread_may_belong_to_a_run(ok: Ok, refused: Refused) -> None:

@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from large_store import Size, build
 from workload import (
     Nouns,
     contents,
@@ -17,6 +18,7 @@ from workload import (
     rows,
     work,
     work_long,
+    work_truth,
     write_and_be_killed,
 )
 
@@ -34,6 +36,7 @@ EXPLAINS = (
 )
 
 NO_RUNS = {"open": 0, "completed": 0, "failed": 0, "abandoned": 0}
+NO_FACTS = {"provisional": 0, "trusted": 0, "stale": 0, "refuted": 0, "archival": 0}
 
 
 def plant(path: Path, *statements: str) -> None:
@@ -74,14 +77,14 @@ async def test_a_healthy_store_gives_no_finding_and_its_counts(tmp_path: Path) -
         exists=True,
         size=path.stat().st_size,
         wal_size=0,
-        schema=2,
+        schema=3,
         journal_mode="WAL",
         journal_reason=f"file system {kind}: a write-ahead log works there",
         permissions=f"0700 {tmp_path.name}, 0600 state.db, 0600 state.db-queue",
         changes=52,
         projects=[
-            Totals("acme", "", True, 26, counts, 6, 3, NO_RUNS),
-            Totals("beta", "", True, 26, counts, 6, 3, NO_RUNS),
+            Totals("acme", "", True, 26, counts, 6, 3, NO_RUNS, facts=NO_FACTS),
+            Totals("beta", "", True, 26, counts, 6, 3, NO_RUNS, facts=NO_FACTS),
         ],
         writer=None,
         findings=report.findings,
@@ -346,6 +349,171 @@ async def test_each_contradiction_of_long_runs_is_found(
     assert any(what.startswith(found) for what in whats), whats
 
 
+TOP = """
+    INSERT INTO premises (project, fact, reason, premise, given)
+    VALUES (1, 'builds', 1, 'deployed', 3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        (
+            "UPDATE projects SET trusted = 5, archival = 0",
+            "counts of facts: acme: 2 provisional, 5 trusted, 1 stale, 1 refuted, 0 archival; "
+            "counted are 2, 2, 1, 1, 1",
+        ),
+        (
+            "UPDATE facts SET version = 9 WHERE name = 'builds'",
+            "versions: fact:builds of project 1 is at version 9, its events show 4",
+        ),
+        (
+            "UPDATE objectives SET version = 3",
+            "versions: objective:objective of project 1 is at version 3, its events show 2",
+        ),
+        (
+            "DELETE FROM objectives",
+            "rows of events: objective:objective of project 1 has events, but no row",
+        ),
+        (
+            "DELETE FROM facts WHERE name = 'gone'",
+            "rows of events: fact:gone of project 1 has events, but no row",
+        ),
+        (
+            "UPDATE facts SET statement = 'forged' WHERE name = 'gone'",
+            "fact rows against events: fact:gone of project 1 is not what event",
+        ),
+        (
+            "UPDATE facts SET changed = 1 WHERE name = 'gone'",
+            "fact rows against events: fact:gone of project 1 was changed by another event",
+        ),
+        (
+            "DELETE FROM premises WHERE fact = 'deployed'",
+            "fact rows against events: fact:deployed of project 1 is not what event",
+        ),
+        (
+            "UPDATE objectives SET intent = 'forged'",
+            "objective rows against events: objective:objective of project 1 is not what event 2",
+        ),
+        (
+            "DELETE FROM relies WHERE fact = 'builds'",
+            "thread rows against events: thread:relying of project 1 is not what event",
+        ),
+        (
+            "UPDATE facts SET trust = 'provisional' WHERE name = 'deployed'",
+            "fact rows against events: fact:deployed of project 1 is not what event",
+        ),
+        (
+            "UPDATE facts SET trust = 'refuted', held = 0, recheck_at = NULL WHERE name = 'builds'",
+            "reasons of facts: fact Runs of project 1 is trusted, and each of its reasons has "
+            "fallen",
+        ),
+        (
+            "UPDATE premises SET given = 3 WHERE fact = 'deployed'",
+            "when reasons were given: fact deployed of project 1 rests on runs since event 3, "
+            "which says nothing of them",
+        ),
+        (
+            "UPDATE premises SET given = 999 WHERE fact = 'deployed'",
+            "when reasons were given: fact deployed of project 1 rests on runs since event 999, "
+            "which says nothing of them",
+        ),
+        (
+            "UPDATE premises SET given = 0 WHERE fact = 'runs'",
+            "reasons of facts: fact Runs of project 1 is trusted, and each of its reasons has "
+            "fallen",
+        ),
+        (
+            "UPDATE premises SET given = 0 WHERE fact = 'deployed'; "
+            "UPDATE facts SET recheck_at = trust_at WHERE name = 'deployed'",
+            "reasons of facts: fact Deployed of project 1 is stale and due, and each of its "
+            "reasons has fallen",
+        ),
+        (
+            "UPDATE facts SET stated = 4 WHERE name = 'tested'",
+            "statements of facts: fact Tested of project 1 says that event 4 stated it, at "
+            "2026-11-29T10:00:23.000000Z by actor 1; event 16 did, at "
+            "2026-11-29T10:00:23.000000Z by 1",
+        ),
+        (
+            "UPDATE facts SET stated_by = 99 WHERE name = 'gone'",
+            "statements of facts: fact Gone of project 1 says that event 23 stated it, at "
+            "2026-11-29T10:00:30.000000Z by actor 99; event 23 did, at "
+            "2026-11-29T10:00:30.000000Z by 1",
+        ),
+        (
+            "UPDATE facts SET replaces = 'trusted' WHERE name = 'tested'",
+            "fact rows against events: fact:tested of project 1 is not what event",
+        ),
+        (
+            "UPDATE facts SET trust = 'stale', recheck_at = NULL WHERE name = 'runs'",
+            "what fell and stands again: fact Runs of project 1 is stale and not due, but a reason "
+            "of it holds",
+        ),
+        (
+            "UPDATE facts SET verified = 11 WHERE name = 'builds'",
+            "verifications of facts: fact Builds of project 1 says that event 11 verified it, and "
+            "that it held; its newest verification is event",
+        ),
+        (
+            "UPDATE facts SET held = 0, trust = 'refuted', recheck_at = NULL WHERE name = 'runs'",
+            "verifications of facts: fact Runs of project 1 says that event",
+        ),
+        (
+            "UPDATE facts SET verified_by = 99, verified = 2 WHERE name = 'gone'",
+            "verifications of facts: fact Gone of project 1 says that event 2 verified it",
+        ),
+        (
+            TOP,
+            "circles of facts: fact:builds of project 1 is in a circle of reasons; fact:deployed "
+            "of project 1 is in a circle of reasons; fact:runs of project 1 is in a circle of",
+        ),
+        (
+            "DELETE FROM documents WHERE kind = 'fact' AND name = 'ready'",
+            "fact documents: fact:ready of project 1 can't be found by search",
+        ),
+        (
+            "UPDATE documents SET text = 'forged' WHERE kind = 'fact' AND name = 'ready'",
+            "fact documents: fact:ready of project 1 is found by what it is not",
+        ),
+        (
+            "INSERT INTO documents VALUES (1, 1, 'fact', 'x', 'x', 1, 1, 'x', 'x')",
+            "documents of nothing: fact:x of project 1",
+        ),
+        (
+            "UPDATE premises SET premise = 'nothing' WHERE fact = 'deployed'",
+            "foreign keys: premises row ",
+        ),
+    ],
+)
+async def test_each_contradiction_of_what_is_believed_is_found(
+    tmp_path: Path, statement: str, found: str
+) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as database:
+        await work_truth(Nouns(database, "acme", "codex"))
+    assert await diagnosis(path) == []
+    plant(path, *statement.split("; "))
+    whats = [finding.what for finding in await diagnosis(path)]
+    assert any(what.startswith(found) for what in whats), whats
+
+
+async def test_ten_thousand_facts_in_a_chain_are_looked_through_in_seconds(tmp_path: Path) -> None:
+    path = tmp_path / "store" / "state.db"
+    await build(path, Size(entries=3, threads=5, blocks=2, facts=10_000))
+    assert await diagnosis(path) == []
+    last = "INSERT INTO premises VALUES (1, 'factaaaaaaa', 1, 'fact0009999', 8)"
+    plant(path, last)
+    whats = [finding.what for finding in await diagnosis(path)]
+    assert [what for what in whats if what.startswith("circles of facts")] == [
+        "circles of facts: "
+        + "; ".join(
+            f"fact:fact000000{n} of project 1 is in a circle of reasons" for n in range(1, 6)
+        )
+        + " and 9,995 more"
+    ]
+
+
 async def test_flipped_bytes_in_a_page_are_found_and_do_not_stop_it(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     await make_store(path)
@@ -488,7 +656,7 @@ async def test_another_schema_is_mentioned(tmp_path: Path) -> None:
     with plain(path) as connection:
         connection.execute("PRAGMA user_version = 9")
     assert await diagnosis(path) == [
-        Finding("warning", "its schema is 9, ours is 2", "Upgrade mcp-state to look deeper.")
+        Finding("warning", "its schema is 9, ours is 3", "Upgrade mcp-state to look deeper.")
     ]
     with plain(path) as connection:
         connection.execute("UPDATE store SET min_reader = 8")

@@ -77,8 +77,8 @@ async def test_a_subject_with_no_events_says_so(call: Call) -> None:
 async def test_a_subject_that_is_none_says_how_to_write_one(call: Call, subject: str) -> None:
     assert await call("history", error=True, subject=subject) == (
         f"error: bad_argument: subject is '{subject}'. Write KIND:NAME with a kind out of memory, "
-        "thread, journal, run, step, checkpoint, transcript, trace, blob, handoff, project, "
-        "e.g. thread:pr-830.\n"
+        "thread, journal, run, step, checkpoint, transcript, trace, blob, handoff, fact, "
+        "objective, project, e.g. thread:pr-830.\n"
         "[acme (from --project) · nothing stored yet]"
     )
 

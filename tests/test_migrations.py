@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from workload import Nouns, opened, rows, work_long
+from workload import Nouns, opened, rows, work_long, work_truth
 
 from mcp_state.errors import StoreReadonly
 from mcp_state.models import MemoryBlock
@@ -80,6 +80,62 @@ async def test_a_store_of_version_1_goes_on_with_all_that_is_in_it(tmp_path: Pat
     (copy,) = path.parent.glob("*.bak")
     assert copy.name.startswith("state.db.v1-")
     assert rows(copy, "SELECT count(*) FROM events") == [(2,)]
+    assert (await examine(str(path))).problems == []
+
+
+OF_VERSION_2 = (
+    """
+    INSERT INTO threads (project, name, shown, created, created_at, title, status, status_at,
+        changed, changed_at, changed_by, version, priority, next_action, waiting_on, recheck_at,
+        "check", evidence, note, places)
+    VALUES (1, 'fix', 'Fix', 3, :at, '', 'active', :at, 3, :at, 1, 1, 5, 'write one', '', NULL, '',
+        '', '', '[]')
+    """,
+    """
+    INSERT INTO events VALUES (1, 3, :at, 1, '', 'thread', 'fix', 'create', 'active: Fix', 1,
+        '{"name": "Fix", "version": 1, "title": "", "status": "active", "priority": 5,
+          "next_action": "write one", "waiting_on": "", "recheck_at": null, "check": "",
+          "evidence": "", "note": "", "places": [], "depends_on": [], "criteria": 0,
+          "passing": [], "lease_token": 0, "lease_until": null, "lease_holder": null}')
+    """,
+    """
+    INSERT INTO documents VALUES (1099511627776 + 68719476736, 1, 'thread', 'fix', 'Fix', 3, 1,
+        'Fix' || char(10) || 'write one', '')
+    """,
+    """
+    INSERT INTO events VALUES (1, 4, :at, 1, '', 'trace', 'none', 'search', 'nothing', NULL, NULL)
+    """,
+)
+
+
+def make_version_2(path: Path) -> None:
+    make_version_1(path)
+    with closing(opening.new_connection(str(path))) as connection:
+        connection.execute("BEGIN")
+        opening.apply(connection, opening.migrations()[1:2])
+        for statement in OF_VERSION_2:
+            connection.execute(statement, {"at": AT})
+        connection.execute("COMMIT")
+
+
+async def test_a_store_of_version_2_is_sound_and_its_threads_rely_on_nothing(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "state.db"
+    make_version_2(path)
+    async with opened(path) as database:
+        nouns = Nouns(database, "acme", "codex")
+        assert (await nouns.threads.get("fix")).thread.relies_on == []
+        assert (await nouns.facts.list()).total == 0
+        assert await nouns.objective.get() is None
+        await nouns.journal.append("goes on")
+        assert (await examine(str(path))).problems == []
+        await work_truth(nouns)
+        await nouns.threads.set("fix", relies_on=["builds"])
+    assert rows(path, "PRAGMA user_version") == [(3,)]
+    assert rows(path, "SELECT min_reader FROM store") == [(3,)]
+    (copy,) = path.parent.glob("*.bak")
+    assert copy.name.startswith("state.db.v2-")
     assert (await examine(str(path))).problems == []
 
 

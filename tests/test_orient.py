@@ -85,6 +85,7 @@ async def test_an_empty_project_is_told_how_to_begin(call: Call) -> None:
         "Nothing is stored for this project yet. To begin:",
         '    thread_set(thread="short-name", title="…", next_action="…") for each line of work',
         '    memory_set(key="plan", value="…") for what the next session must know',
+        '    fact_record(fact="…", statement="…", check="…") for what you believe',
         '    journal_append(text="…") for what happened',
         "[acme (from --project) · nothing stored yet]",
     ]

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from workload import Nouns, opened, plain, rows, work, work_long
+from workload import Nouns, opened, plain, rows, work, work_long, work_truth
 
 from mcp_state.errors import BadArgument, Conflict, LeaseLost, NotFound
 from mcp_state.models import MemoryBlock, NothingToClaim, Project, Totals
@@ -17,6 +17,7 @@ from mcp_state.store.search import Search
 
 COUNTS = {"active": 3, "watching": 1, "blocked": 1, "done": 0, "dropped": 0}
 NO_RUNS = {"open": 0, "completed": 0, "failed": 0, "abandoned": 0}
+NO_FACTS = {"provisional": 0, "trusted": 0, "stale": 0, "refuted": 0, "archival": 0}
 TWICE = {"active": 6, "watching": 2, "blocked": 2, "done": 0, "dropped": 0}
 
 
@@ -40,9 +41,14 @@ async def test_the_list_has_names_directories_and_counts_the_most_active_first(
         await beta.projects.rename("gamma")
         found = await quiet.projects.list()
         assert [(p.name, p.totals) for p in found] == [
-            ("gamma", Totals("gamma", "", True, 27, COUNTS, 6, 3, NO_RUNS)),
-            ("acme", Totals("acme", "", True, 26, COUNTS, 6, 3, NO_RUNS)),
-            ("quiet", Totals("quiet", "", True, 1, dict.fromkeys(COUNTS, 0), 1, 0, NO_RUNS)),
+            ("gamma", Totals("gamma", "", True, 27, COUNTS, 6, 3, NO_RUNS, facts=NO_FACTS)),
+            ("acme", Totals("acme", "", True, 26, COUNTS, 6, 3, NO_RUNS, facts=NO_FACTS)),
+            (
+                "quiet",
+                Totals(
+                    "quiet", "", True, 1, dict.fromkeys(COUNTS, 0), 1, 0, NO_RUNS, facts=NO_FACTS
+                ),
+            ),
         ]
         assert [(p.other_names, p.directories) for p in found] == [
             (["Beta"], ["/dir/beta"]),
@@ -123,10 +129,12 @@ async def test_a_merge_keeps_every_change_and_leaves_nothing_for_doctor(tmp_path
         texts = "SELECT kind, operation, at, actor, version FROM events ORDER BY project, seq"
         before = rows(path, texts)
         merged = await beta.projects.merge("acme")
-        assert merged.totals == Totals("acme", "", True, 54, TWICE, 12, 6, NO_RUNS)
+        assert merged.totals == Totals("acme", "", True, 54, TWICE, 12, 6, NO_RUNS, facts=NO_FACTS)
         assert (merged.name, merged.other_names) == ("acme", ["Beta"])
         assert merged.directories == ["/dir/acme", "/dir/beta"]
-        assert beta.caller.totals == Totals("acme", "argument", True, 54, TWICE, 12, 6, NO_RUNS)
+        assert beta.caller.totals == Totals(
+            "acme", "argument", True, 54, TWICE, 12, 6, NO_RUNS, facts=NO_FACTS
+        )
         assert rows(path, texts)[: len(before)] == before
         assert rows(path, "SELECT count(*), max(seq) FROM events WHERE project = 1") == [(54, 54)]
         assert await acme.projects.list() == [merged]
@@ -393,6 +401,28 @@ async def test_a_blob_of_both_becomes_one_with_the_longer_life(
     assert (await examine(str(path))).problems == []
 
 
+async def test_a_blob_of_both_that_was_put_several_times_keeps_all_its_versions(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as database:
+        acme, beta = Nouns(database, "acme", "codex"), Nouns(database, "beta", "claude")
+        for nouns in (acme, beta):
+            for ttl in ("90s", "1h", "4h"):
+                blob = await nouns.blobs.put("the same text", ttl=ttl)
+        await beta.projects.merge("acme")
+        events = (await Events(database, acme.caller).history(f"blob:{blob.key}")).events
+        assert [(e.seq, e.version) for e in events] == [
+            (1, 1),
+            (2, 2),
+            (3, 3),
+            (4, 4),
+            (5, 5),
+            (6, 6),
+        ]
+    assert (await examine(str(path))).problems == []
+
+
 async def test_a_key_of_an_append_never_leads_to_the_block_of_another(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     async with opened(path) as database:
@@ -407,4 +437,123 @@ async def test_a_key_of_an_append_never_leads_to_the_block_of_another(tmp_path: 
         assert (again.value, again.repeated) == ("of betaof beta", False)
         fresh = await beta.memory.append("only here", "x", run="r", idempotency_key="in a run")
         assert (fresh.value, fresh.repeated) == ("x", False)
+    assert (await examine(str(path))).problems == []
+
+
+async def test_facts_and_objectives_that_both_have_are_kept_apart_with_all_that_leads_to_them(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as database:
+        acme, beta = Nouns(database, "acme", "codex"), Nouns(database, "Beta", "claude")
+        for nouns in (acme, beta):
+            await work_truth(nouns)
+        await beta.facts.record("Only here", "it is told", because=["ready", "fits"])
+        await beta.threads.set("only here", relies_on=["only here", "builds"])
+        merged = await beta.projects.merge("acme")
+        assert merged.totals.facts == {
+            "provisional": 5,
+            "trusted": 4,
+            "stale": 2,
+            "refuted": 2,
+            "archival": 2,
+        }
+        assert acme.caller.totals is not None
+        trace = await acme.facts.trace("Only here")
+        assert [[p.name for p in reason] for reason in trace.fact.reasons] == [
+            ["fits (from Beta)", "ready (from Beta)"]
+        ]
+        trace = await acme.facts.trace("ready (FROM beta)")
+        assert [[p.name for p in reason] for reason in trace.fact.reasons] == [
+            ["Runs (from Beta)"],
+            ["fits (from Beta)"],
+        ]
+        assert trace.threads == [("relying (from Beta)", "active"), ("only here", "active")]
+        thread = (await acme.threads.get("only here")).thread
+        assert [p.name for p in thread.relies_on] == ["Builds (from Beta)", "Only here"]
+        events = Events(database, acme.caller)
+        history = (await events.history("fact:ready (from beta)")).events
+        assert [e.row and (e.row["name"], e.row["reasons"]) for e in history] == [
+            ("ready (from Beta)", [["Runs (from Beta)"]]),
+            ("ready (from Beta)", [["Runs (from Beta)"], ["fits (from Beta)"]]),
+        ]
+        history = (await events.history("thread:relying (from beta)")).events
+        assert [e.row and e.row["relies_on"] for e in history] == [
+            ["Gone (from Beta)", "ready (from Beta)"],
+            ["Builds (from Beta)", "ready (from Beta)"],
+        ]
+        assert [
+            [[p.name for p in reason] for reason in (await acme.facts.trace(name)).fact.reasons]
+            for name in ("runs", "ready")
+        ] == [[["Builds", "Tested"], ["Builds", "Tested"]], [["Runs"], ["fits"]]]
+        hits = (await Search(database, acme.caller).find("the build is green")).hits
+        assert sorted(hit.name for hit in hits) == ["Builds", "Builds (from Beta)"]
+        assert rows(path, "SELECT name, shown, version, project FROM objectives ORDER BY name") == [
+            ("objective", "objective", 2, 1),
+            ("objective (from beta)", "objective (from Beta)", 2, 1),
+        ]
+        now = await acme.objective.get()
+        assert now and (now.objective, now.was) == ("Ship it safely", "Ship it")
+        assert (await examine(str(path))).problems == []
+        await acme.facts.verify("builds (from Beta)", False, "exit 2")
+        assert (await acme.facts.trace("runs (from beta)")).fact.trust == "stale"
+        assert (await acme.facts.trace("runs")).fact.trust == "trusted"
+    assert (await examine(str(path))).problems == []
+
+
+async def test_a_reason_for_a_replaced_statement_stays_one_in_another_project(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as database:
+        acme, beta = Nouns(database, "acme", "codex"), Nouns(database, "Beta", "claude")
+        for nouns in (acme, beta):
+            for name in ("base", "side"):
+                await nouns.facts.record(name, f"{name} holds", check="make")
+                await nouns.facts.verify(name, True, "exit 0")
+        await beta.facts.record("top", "it stands", check="ls", because=["base", "side"])
+        await beta.facts.record("base", "base holds for most", expected_version=2)
+        await beta.projects.merge("acme")
+        wanted = """
+            SELECT premise, premises.given, replaced, fallen, replaces, stated FROM premises
+            JOIN premise_rows USING (project, fact, reason, premise)
+            JOIN facts ON facts.name = premise AND facts.project = premises.project
+            WHERE fact = 'top' ORDER BY reason, premise
+        """
+        assert rows(path, wanted) == [
+            ("base (from beta)", 9, 1, 1, "trusted", 10),
+            ("side (from beta)", 9, 0, 0, "", 7),
+        ]
+        assert (await examine(str(path))).problems == []
+        assert (await acme.facts.verify("top", True, "top is there")).fact.trust == "stale"
+        await acme.facts.record("top", because=["base (from beta)", "side (from beta)"])
+        assert (await acme.facts.verify("top", True, "top is there")).fact.trust == "trusted"
+        assert rows(path, wanted) == [
+            ("base (from beta)", 9, 1, 1, "trusted", 10),
+            ("side (from beta)", 9, 0, 0, "", 7),
+            ("base (from beta)", 14, 0, 0, "trusted", 10),
+            ("side (from beta)", 14, 0, 0, "", 7),
+        ]
+    assert (await examine(str(path))).problems == []
+
+
+async def test_facts_and_the_objective_that_only_one_has_move_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    async with opened(path) as database:
+        acme, beta = Nouns(database, "acme", "codex"), Nouns(database, "beta", "claude")
+        await acme.facts.record("ours", "o")
+        await work_truth(beta)
+        await beta.projects.merge("acme")
+        await beta.projects.rename("both")
+        now = await acme.objective.get()
+        assert now and (now.objective, now.version) == ("Ship it safely", 2)
+        trace = await acme.facts.trace("deployed")
+        assert [t.fact.name for t in trace.rests_on] == ["Runs", *2 * ["Builds", "Tested"]]
+        runs = trace.rests_on[0].fact
+        assert [[p.replaced for p in reason] for reason in runs.reasons] == [
+            [False, True],
+            [False, False],
+        ]
+        again = await acme.facts.verify("deployed", True, "it is there")
+        assert again.fact.trust == "trusted"
     assert (await examine(str(path))).problems == []

@@ -102,8 +102,17 @@ def test_the_examples_of_long_runs_print_what_they_should(
         assert ran(example, tmp_path / "state.db") == printed
 
 
+def test_the_example_of_facts_prints_what_fell_and_why_it_is_not_done(tmp_path: Path) -> None:
+    (example,) = (one for one in EXAMPLES if "facts.record" in one)
+    assert ran(example, tmp_path / "state.db") == (
+        "refuted ['friday'] [('ship-import', <Status.ACTIVE: 'active'>)]\n"
+        "thread 'ship-import' cannot be done: it relies on what does not hold: 'friday' (stale; no "
+        'check · believed: "We can merge on Friday")\n'
+    )
+
+
 def test_every_python_example_is_run() -> None:
-    assert len(EXAMPLES) == 5
+    assert len(EXAMPLES) == 6
 
 
 def test_the_first_screen_has_the_two_commands() -> None:

@@ -1,7 +1,7 @@
 """What a call costs does not grow with the store, and a packet fits its budget on a large one.
 
-The large store holds 100,000 journal entries, 10,000 threads and 1,000 memory blocks; the small one
-100 of each, so that every list of a packet is full in both.
+The large store holds 100,000 journal entries, 10,000 threads, 10,000 facts and 1,000 memory blocks;
+the small one 100 of each, so that every list of a packet is full in both.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from mcp_state.models import Thread
 from mcp_state.store import doctor, opening
 
 SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
-LARGE = Size(entries=100_000, threads=10_000, blocks=1_000)
-SMALL = Size(entries=100, threads=100, blocks=100)
+LARGE = Size(entries=100_000, threads=10_000, blocks=1_000, facts=10_000)
+SMALL = Size(entries=100, threads=100, blocks=100, facts=100)
 TIMES = 41
 FACTOR = 1.5
 FLOOR = 0.3e-3
@@ -58,6 +58,10 @@ CALLS: dict[str, Callable[[State, int], Awaitable[object]]] = {
     "memory_append": lambda state, n: state.memory.append("measured", f"{n:04}"),
     "memory_get": lambda state, n: state.memory.get("block0000001"),
     "journal_append": lambda state, n: state.journal.append(f"measured {n}", thread="busy"),
+    "fact_list": lambda state, n: state.facts.list(),
+    "fact_list of what is due": lambda state, n: state.facts.list(due=True),
+    "fact_record": lambda state, n: state.facts.record("fact0000050", check=f"check {n}"),
+    "fact_verify": lambda state, n: state.facts.verify("fact0000050", True, f"run {n}"),
 }
 
 
@@ -92,7 +96,7 @@ async def small(homes: Path) -> Path:
 async def problems_of(path: Path, size: Size) -> list[object]:
     report = await doctor.examine(str(path))
     (totals,) = report.projects
-    held = Size(totals.journal, totals.all_threads, totals.memory)
+    held = Size(totals.journal, totals.all_threads, totals.memory, totals.all_facts)
     assert held == size
     return list(report.problems)
 
@@ -136,9 +140,14 @@ async def test_no_call_costs_more_on_a_store_a_thousand_times_as_large(
 
 
 STEPS = 100
-COUNTING = {"orient": 17_000, "thread_list of what is due": 8_500}
-"""SQLite instructions for counting up to 1,001 due threads of each status, of which the small store
-has fewer. A scan of the active threads alone costs 90,000."""
+COUNTING = {
+    "orient": 24_500,
+    "thread_list of what is due": 8_500,
+    "fact_list": 7_500,
+    "fact_list of what is due": 7_500,
+}
+"""SQLite instructions for counting up to 1,001 due threads of each status and facts of each trust,
+of which the small store has fewer. A scan of the active threads alone costs 90,000."""
 
 
 async def test_sqlite_does_no_more_work_for_a_call_on_the_large_store(
@@ -230,21 +239,23 @@ async def waking(large: Path, tmp_path: Path) -> AsyncGenerator[State]:
         yield state
 
 
-HEADLINE = "project acme (from argument) · agent me · last here just now · event 111004"
-SCOPE = "[acme (from argument) · 10,003 threads · event 111004]"
+HEADLINE = "project acme (from argument) · agent me · last here just now · event 121004"
+SCOPE = "[acme (from argument) · 10,003 threads · event 121004]"
 WRITE_BACK = (
     "WRITE BACK journal_append before you stop or compact · thread_set when a status changes · "
     "memory_set for what the next session must know"
 )
+OF_FACTS = " · fact_verify with what a check said"
 ALL_ACTIVE, ALL_BLOCKED = 4_004, 2_998
+CHECKS = "CHECK BEFORE YOU RELY ON IT"
 
 
 @pytest.mark.parametrize(
     ("max_tokens", "at_least"),
     [
-        (300, {"NOW": 2, "DUE": 2, "BLOCKED": 0, "MEMORY": 1, "JOURNAL": 0}),
-        (2_000, {"NOW": 25, "DUE": 25, "BLOCKED": 10, "MEMORY": 8, "JOURNAL": 10}),
-        (8_000, {"NOW": 25, "DUE": 25, "BLOCKED": 25, "MEMORY": 25, "JOURNAL": 10}),
+        (300, {"NOW": 2, "DUE": 2, "BLOCKED": 0, CHECKS: 1, "MEMORY": 1, "JOURNAL": 0}),
+        (2_000, {"NOW": 15, "DUE": 15, "BLOCKED": 6, CHECKS: 12, "MEMORY": 5, "JOURNAL": 5}),
+        (8_000, {"NOW": 25, "DUE": 25, "BLOCKED": 25, CHECKS: 25, "MEMORY": 25, "JOURNAL": 10}),
     ],
 )
 async def test_a_packet_of_a_large_store_keeps_what_matters_and_counts_what_it_left_out(
@@ -255,7 +266,7 @@ async def test_a_packet_of_a_large_store_keeps_what_matters_and_counts_what_it_l
     assert len(text) <= 4 * max_tokens
     lines = text.split("\n")
     assert (lines[0], lines[-1]) == (HEADLINE, SCOPE)
-    assert WRITE_BACK in lines
+    assert WRITE_BACK + (OF_FACTS if max_tokens >= 500 else "") in lines
     found = sections(text)
     shown = {title: len(found[title].items) for title in at_least}
     assert [title for title, count in shown.items() if count < at_least[title]] == []
@@ -269,6 +280,7 @@ async def test_a_packet_of_a_large_store_keeps_what_matters_and_counts_what_it_l
         "BLOCKED": (ALL_BLOCKED - shown["BLOCKED"], "", 'thread_list(status="blocked")'),
         "MEMORY": (1_000 - shown["MEMORY"], "", "memory_get()"),
         "JOURNAL": (100_000 - shown["JOURNAL"], "", "journal_tail()"),
+        CHECKS: (10_000 - shown[CHECKS], "at most", "fact_list()"),
     }
     assert found["WATCHING"] == Section((), 2_000, "at most", 'thread_list(status="watching")')
 
@@ -281,9 +293,9 @@ async def test_no_packet_is_ever_over_its_budget_or_without_the_thread_in_hand(
         assert len(text) <= 4 * max_tokens
         lines = text.split("\n")
         assert (lines[0], lines[-1]) == (HEADLINE, SCOPE)
-        assert WRITE_BACK in lines
+        assert WRITE_BACK + (OF_FACTS if max_tokens >= 500 else "") in lines
         assert sections(text)["NOW"].items[0] == HELD
-        told = ("NOW", "DUE", "BLOCKED", "WATCHING", "MEMORY", "JOURNAL", "LAST CHANGES")
+        told = ("NOW", "DUE", "BLOCKED", "WATCHING", CHECKS, "MEMORY", "JOURNAL", "LAST CHANGES")
         assert [title for title in told if title not in text] == []
 
 

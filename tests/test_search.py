@@ -203,9 +203,9 @@ async def test_kinds_narrow_the_search(call: Call, state: State) -> None:
     assert await names("Memory") == ["m"]
     assert sorted(await names("threads", "journal ")) == ["3", "t"]
     assert "1 of 1" in await call("search", query="word", kinds='["thread"]')
-    assert await call("search", error=True, query="word", kinds=["facts"]) == (
-        "error: bad_argument: kind 'facts' is unknown. "
-        "Kinds are memory, thread, journal, run, blob.\n"
+    assert await call("search", error=True, query="word", kinds=["rumours"]) == (
+        "error: bad_argument: kind 'rumours' is unknown. "
+        "Kinds are memory, thread, journal, run, blob, fact.\n"
         f"{scope(3, 1)}"
     )
 

@@ -537,6 +537,7 @@ async def test_state_op_calls_what_is_not_listed_and_nothing_else(connect: Conne
             "run_begin(goal?, run_id?, thread?, expected_outcome?, max_attempts?, max_minutes?, "
             "max_tokens?, project?)",
             "run_list(status?, limit?, project?)",
+            "fact_trace(fact, project?)",
             "handoff_create(note, to?, project?)",
             "handoff_accept(key, project?)",
             "[acme (from --project) · 0 threads · event 1]",

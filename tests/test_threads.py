@@ -714,7 +714,7 @@ async def test_a_cursor_of_another_filter_is_refused(call: Call, state: State) -
     cursor = (await state.threads.list(status=Status.ACTIVE, limit=1)).cursor
 
     assert await call("thread_list", error=True, cursor=cursor) == (
-        "error: bad_argument: the cursor comes from a list with another status or due. Ask with "
+        "error: bad_argument: the cursor comes from a list with other filters. Ask with "
         f"the same ones, or leave the cursor out to begin at the top.\n{scope(2, 2)}"
     )
     again = await state.threads.list(status=Status.ACTIVE, cursor=cursor)

@@ -19,6 +19,8 @@ READS = [
     "journal_tail",
     "run_resume",
     "run_list",
+    "fact_list",
+    "fact_trace",
     "blob_get",
 ]
 CODING = [
@@ -39,6 +41,10 @@ CODING = [
     "run_finish",
     "step_begin",
     "step_end",
+    "objective_set",
+    "fact_record",
+    "fact_verify",
+    "fact_list",
     "blob_put",
     "blob_get",
     "state_op",

@@ -95,6 +95,8 @@ async def test_every_column_of_the_schema_is_carried_or_left_behind_on_purpose()
         "journal": "journal",
         "blobs": "blob",
         "handoffs": "handoff",
+        "facts": "fact",
+        "objectives": "objective",
         "idempotency": "idempotency",
     }
     made_by_the_store = {
@@ -116,7 +118,10 @@ async def test_every_column_of_the_schema_is_carried_or_left_behind_on_purpose()
         "search",
         "session_runs",
         "needs",
+        "premises",
+        "relies",
     }
+    lists = {"uses", "depends_on", "relies_on", "reasons", "given"}
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         apply(connection, migrations())
         listed = connection.execute(
@@ -131,7 +136,7 @@ async def test_every_column_of_the_schema_is_carried_or_left_behind_on_purpose()
             columns -= made_by_the_store.get(table, set()) | (
                 leases if table == "threads" else set()
             )
-            assert FIELDS[kind].keys() - {"uses", "depends_on"} == columns, table
+            assert FIELDS[kind].keys() - lists == columns, table
         info = connection.execute("SELECT name FROM pragma_table_info('events')")
         kept = {name for (name,) in info} - {"project", "seq", "actor"}
         assert EVENT.keys() - {"event", "agent", "client", "session", "worktree"} == kept
@@ -151,7 +156,7 @@ async def test_the_file_is_read_line_by_line_and_by_jq(tmp_path: Path) -> None:
     ] == []
     head = json.loads(first)
     assert head == {
-        "mcp_state_export": 1,
+        "mcp_state_export": 2,
         "project": "acme",
         "events": head["events"],
         "at": head["at"],

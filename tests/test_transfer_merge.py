@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from carrying import contradictions, everything, fill, store_at
 from conftest import FakeClock
-from test_migrations import make_version_1
+from test_migrations import make_version_1, make_version_2
 
 from mcp_state.api import State
 from mcp_state.errors import Conflict, Expired, LeaseLost
@@ -352,6 +352,9 @@ async def test_where_every_name_is_taken_everything_is_kept_apart(tmp_path: Path
         imported = await theirs.take(await ours.export())
         assert set(imported.kept_apart) == {
             *(f"thread:{name}" for name in ("Base", "on-top", "asked", "seen", "over", "long")),
+            "thread:relying",
+            *(f"fact:{name}" for name in ("Builds", "Tested", "fits", "Runs", "ready")),
+            *("fact:Deployed", "fact:Gone", "objective:objective"),
             *(f"memory:{name}" for name in ("Plan", "gone", "brief")),
             *("run:Index", "run:other", "run:Talk"),
         }
@@ -489,3 +492,21 @@ async def test_a_project_that_was_carried_to_and_fro_by_three_stores_is_one(
             for s in (a, b, c)
         ]
         assert seen[0] == seen[1] == seen[2]
+
+
+async def test_a_thread_of_an_older_version_is_the_same_wherever_it_was_carried(
+    tmp_path: Path,
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        make_version_2(tmp_path / name / "old.db")
+    async with (
+        store_at(tmp_path / "a" / "old.db") as ours,
+        store_at(tmp_path / "b" / "old.db") as theirs,
+    ):
+        await ours.as_().facts.record("base", "b")
+        await ours.as_().threads.set("fix", relies_on=["base"])
+        imported = await theirs.take(await ours.export())
+        assert (imported.events, imported.kept_apart) == (2, {})
+        thread = (await theirs.as_().threads.get("fix")).thread
+        assert [premise.name for premise in thread.relies_on] == ["base"]

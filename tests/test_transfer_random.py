@@ -7,8 +7,10 @@ Random rounds name their seed when they fail. A slice of them runs always; `MCP_
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,10 +20,12 @@ from workload import rows
 
 from mcp_state.api import State
 from mcp_state.errors import StateError
+from mcp_state.models import FALLEN
 
 SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 SEEDS = range(150 if SOAK else 5)
 STEPS = 60
+FACTS = ("one", "Two", "three", "four", "five", "six", "seven", "eight", "nine")
 NAMES = ("one", "Two", "three (from acme)", "four/five")
 EVENTS = """
     SELECT seq, at, kind, name, operation, summary, row, agent, version
@@ -31,23 +35,59 @@ LASTING = """
     SELECT kind, at, agent, operation, summary, version FROM event_rows
     WHERE project = 1 AND operation NOT LIKE 'lease_%'
         AND kind NOT IN ('blob', 'handoff', 'project')
+        AND (kind <> 'fact' OR operation NOT IN ('fall', 'due'))
 """
+"""That a fact fell with others is worked out anew: here it may rest on others."""
+
+
+GIVEN = """
+    SELECT at, row FROM events WHERE project = 1 AND kind = 'fact'
+        AND operation IN ('record', 'supersede') ORDER BY seq DESC LIMIT 1
+"""
+REASONS = """
+    SELECT name, at, operation, json_array_length(row, '$.reasons') FROM events
+    WHERE project = 1 AND kind = 'fact' AND operation IN ('record', 'supersede') ORDER BY seq
+"""
+Told = dict[str, set[str]]
+"""By the time of a recording: when the statements were made for which it gave a reason. No two of
+them are of one time, wherever they were made."""
 
 
 class Life:
-    """One caller that does one random thing after another, whatever is refused."""
+    """One caller that does one random thing after another, whatever is refused.
+
+    `told` is what the reasons were given for.
+    """
 
     def __init__(self, rng: random.Random, clock: FakeClock) -> None:
         self._rng = rng
         self._clock = clock
         self._keys: list[str] = []
+        self.told: Told = {}
+
+    def listen(self, store: Store) -> None:
+        """Note what the last reason was given for, as its event names it and facts are now."""
+        for at, row in rows(store.path, GIVEN):
+            if str(at) not in self.told:
+                reasons = json.loads(str(row))["reasons"]
+                facts = rows(store.path, "SELECT shown, stated_at FROM facts WHERE project = 1")
+                last = reasons[-1] if reasons else ()
+                self.told[str(at)] = {str(stated) for name, stated in facts if name in last}
 
     async def step(self, state: State) -> None:
         self._clock.move(seconds=self._rng.choice((1, 1, 60, 4000)))
         rng, name, run = self._rng, self._rng.choice(NAMES), self._rng.choice(NAMES)
-        does = rng.choice((self._thread, self._memory, self._run, self._step, self._other))
+        does = rng.choice(
+            (self._thread, self._memory, self._run, self._step, self._other, self._fact)
+        )
         with contextlib.suppress(StateError):
             await does(state, name, run)
+
+    async def believe(self, state: State, names: Sequence[str]) -> None:
+        """One random thing with one of these facts, on the strength of any."""
+        self._clock.move(seconds=self._rng.choice((1, 4000)))
+        with contextlib.suppress(StateError):
+            await self._fact(state, self._rng.choice(names), "")
 
     async def _thread(self, state: State, name: str, run: str) -> None:
         rng, threads = self._rng, state.threads
@@ -101,6 +141,33 @@ class Life:
                 if rng.random() < 0.2:
                     await runs.finish(run, "failed", reflection=f"because {rng.random()}")
 
+    async def _fact(self, state: State, name: str, run: str) -> None:
+        rng, facts = self._rng, state.facts
+        there = (await facts.list(limit=50)).facts
+        known = [fact.name for fact in there if fact.trust not in FALLEN]
+        because = rng.sample(known, min(len(known), rng.randrange(1, 3)))
+        match rng.randrange(12):
+            case 0 | 1 | 2:
+                text, archival = f"statement {rng.random()}", rng.random() < 0.1
+                await facts.record(name, text, check="c", because=because, archival=archival)
+            case 3 | 4:
+                await facts.record(name, because=because)
+            case 5:
+                version = next((fact.version for fact in there if fact.name == name), 0)
+                text = f"statement {rng.randrange(3)}"
+                await facts.record(name, text, because=because, expected_version=version)
+            case 6:
+                after, check = rng.choice(("1h", "2d")), rng.choice(("", "c", f"{rng.random()}"))
+                await facts.record(name, check=check, recheck_after=after)
+            case 7 | 8 | 9:
+                await facts.verify(name, rng.random() < 0.7, f"evidence {rng.random()}")
+            case 10:
+                await state.threads.set(name, relies_on=because)
+            case _:
+                now = await state.objective.get()
+                text, version = f"objective {rng.random()}", now.version if now else None
+                await state.objective.set(text, reason="r", expected_version=version)
+
     async def _step(self, state: State, name: str, run: str) -> None:
         rng, steps = self._rng, state.steps
         if rng.random() < 0.5:
@@ -149,22 +216,95 @@ async def test_nothing_is_lost_or_overwritten_between_three_stores(
             store = rng.choice(stores)
             agent = rng.choice(("ada", "ben"))
             await life.step(store.as_(agent, f"{agent} in {store.path.stem}"))
+            if store.path.exists():
+                life.listen(store)
             if rng.random() < 0.15:
                 source, target = rng.sample(stores, 2)
-                await carry(source, target)
+                await carry(source, target, life.told)
         for source, target in ((a, b), (b, c), (c, a), (a, b)):
-            await carry(source, target)
+            await carry(source, target, life.told)
 
 
-async def carry(source: Store, target: Store) -> None:
+@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"{'soak' if SOAK else 'slice'}-{seed}")
+async def test_what_is_believed_falls_wherever_its_reasons_do(tmp_path: Path, seed: int) -> None:
+    """Each store works on facts of its own, and rests them on those of the others."""
+    rng, clock = random.Random(seed), FakeClock()
+    async with (
+        store_at(tmp_path / "a.db", clock) as a,
+        store_at(tmp_path / "b.db", clock) as b,
+        store_at(tmp_path / "c.db", clock) as c,
+    ):
+        life = Life(rng, clock)
+        for _ in range(2 * STEPS):
+            number = rng.randrange(3)
+            names = FACTS[number * 3 : number * 3 + 3] if rng.random() < 0.95 else FACTS
+            store = (a, b, c)[number]
+            await life.believe(store.as_("ada", f"ada in {store.path.stem}"), names)
+            if store.path.exists():
+                life.listen(store)
+            if rng.random() < 0.25:
+                source, target = rng.sample((a, b, c), 2)
+                await carry(source, target, life.told)
+        for source, target in ((a, b), (b, c), (c, a), (a, b)):
+            await carry(source, target, life.told)
+
+
+async def carry(source: Store, target: Store, told: Told) -> None:
     if not source.path.exists():
         return
     try:
         file = await source.export()
     except StateError:
         return  # nothing was written yet
+    assert_arguments_hold(source.path, told)
     before = rows(target.path, EVENTS) if target.path.exists() else []
     sent = set(rows(source.path, LASTING))
     await target.take(file)
     assert rows(target.path, EVENTS)[: len(before)] == before
     assert sent - set(rows(target.path, LASTING)) == set()
+    assert_arguments_hold(target.path, told)
+
+
+def assert_arguments_hold(path: Path, told: Told) -> None:
+    """No fact stands on what has fallen or was replaced, and each can be derived in some order.
+
+    A reason reads as replaced if, and only if, its premise says something else than when it was
+    given, wherever that was.
+    """
+    facts = rows(path, "SELECT name, trust, stated_at, recheck_at FROM facts WHERE project = 1")
+    trust = {str(name): str(trust) for name, trust, _, _ in facts}
+    stated = {str(name): str(at) for name, _, at, _ in facts}
+    due = {str(name) for name, trust, _, at in facts if trust == "stale" and at is not None}
+    fallen = {name for name in trust if trust[name] in ("stale", "refuted")}
+    given: dict[str, list[str]] = {name: [] for name in trust}
+    for name, at, operation, count in rows(path, REASONS):
+        here = given[str(name)]
+        if operation == "supersede":
+            here.clear()
+        if count != len(here):
+            here.append(str(at))
+        assert count == len(here), name
+    reasons: dict[str, dict[object, set[str]]] = {name: {} for name in trust}
+    stand: dict[str, set[object]] = {name: set() for name in trust}
+    for fact, number, premise, reads in rows(
+        path, "SELECT fact, reason, premise, replaced FROM premise_rows WHERE project = 1"
+    ):
+        name, other = str(fact), str(premise)
+        replaced = stated[other] not in told[given[name][int(str(number)) - 1]]
+        assert bool(reads) == replaced, (name, number, other)
+        reason = reasons[name].setdefault(number, set())
+        if not reason:
+            stand[name].add(number)
+        reason.add(other)
+        if replaced or other in fallen:
+            stand[name].discard(number)
+    for name in trust:
+        assert len(reasons[name]) == len(given[name]), name
+        has_support = not reasons[name] or bool(stand[name])
+        assert has_support or (name in fallen and name not in due), name
+        assert trust[name] != "stale" or (name in due) == has_support, name
+    premises = {name: set[str]().union(*reasons[name].values()) for name in trust}
+    derived: set[str] = set()
+    while new := {name for name in trust if premises[name] <= derived} - derived:
+        derived |= new
+    assert derived == trust.keys()

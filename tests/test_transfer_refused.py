@@ -86,8 +86,8 @@ async def refusal(theirs: Store, file: Path, project: str = "acme") -> str:
         (b"SQLite format 3\0" + bytes(4080), "1: it is a database, not an export"),
         (gzip.compress(b'{"mcp_state_export": 1}\n', mtime=0), "1: it is compressed (gzip)"),
         (
-            b'{"mcp_state_export":2,"anything":[]}\n',
-            "1: it was written by a newer version of mcp-state (format 2, this one reads 1)",
+            b'{"mcp_state_export":3,"anything":[]}\n',
+            "1: it was written by a newer version of mcp-state (format 3, this one reads 2)",
         ),
         (b'{"mcp_state_export":1}\n', "1: the first line has no 'project'"),
         (b'{"mcp_state_export":1}', "1: the file ends in the middle of this line"),
@@ -239,6 +239,51 @@ def without(kind: str, key: str) -> Callable[[list[Line]], None]:
     return do
 
 
+def of_format_1(lines: list[Line]) -> None:
+    """Say that the version before wrote what it could not have."""
+    lines[0]["mcp_state_export"] = 1
+
+
+def rest(premise: str, given: int = 0) -> Callable[[list[Line]], None]:
+    """Let the first fact rest on another one, and its events say so."""
+
+    def do(lines: list[Line]) -> None:
+        fact = next(line["fact"] for line in lines if "fact" in line)
+        fact["reasons"] = [[premise.casefold()]]
+        fact["given"] = [[given or fact["created"]]]
+        for line in lines:
+            if line.get("kind") == "fact" and line["name"] == fact["name"].casefold():
+                line["row"]["reasons"] = [[premise]]
+
+    return do
+
+
+def rely(fact: str) -> Callable[[list[Line]], None]:
+    """Let the thread that relies on facts rely on another one, and its events say so."""
+
+    def do(lines: list[Line]) -> None:
+        for line in lines:
+            if line.get("thread", {}).get("relies_on"):
+                line["thread"]["relies_on"] = [fact]
+            elif line.get("kind") == "thread" and line["name"] == "relying":
+                line["row"]["relies_on"] = [fact]
+
+    return do
+
+
+def believe(trust: str) -> Callable[[list[Line]], None]:
+    """Let the fact that was refuted be of another trust, and its events say so."""
+
+    def do(lines: list[Line]) -> None:
+        for line in lines:
+            if line.get("fact", {}).get("trust") == "refuted":
+                line["fact"]["trust"] = trust
+            elif line.get("kind") == "fact" and line["row"]["trust"] == "refuted":
+                line["row"]["trust"] = trust
+
+    return do
+
+
 @pytest.mark.parametrize(
     ("edited", "what"),
     [
@@ -304,7 +349,60 @@ def without(kind: str, key: str) -> Callable[[list[Line]], None]:
             "'at' of the event is \"2026-11-29T25:00:00.000000Z\", which is not a time",
         ),
         (change("event", name="a\x1fb"), "'name' of the event is "),
+        (change("thread", relies_on=["gone"]), "'relies_on' of the thread is not what its events"),
+        (change("thread", relies_on=["nobody"]), "a thread that relies on a fact that is not in"),
+        (without("thread", "relies_on"), "the thread has no 'relies_on'"),
+        (rely("nobody"), "a thread that relies on a fact that is not in the file"),
+        (change("fact", statement="forged"), "'statement' of the fact is not what its events say"),
+        (change("fact", statement=""), "'statement' of the fact is not what its events say"),
+        (change("fact", trust="stale"), "'trust' of the fact is not what its events say"),
+        (change("fact", held=False), "the last verification of the fact is not what its events"),
+        (change("fact", verified=1), "the last verification of the fact is not what its events"),
+        (change("fact", verified=9999), "'verified' of the fact is 9999, which is no event"),
+        (change("fact", version=9), "'version' of the fact is not what its events say"),
+        (change("fact", changed=1), "'changed' of the fact is not what its events say"),
+        (change("fact", name="else"), "a fact without an event"),
+        (change("fact", baseline={}), "'baseline' of the fact is {}, which is not what an address"),
+        (change("fact", baseline=[]), "'baseline' of the fact is [], which is not what an address"),
+        (change("fact", reasons=[[]]), "'reasons' of the fact is [[]], which is not a list of li"),
+        (
+            change("fact", reasons=[["gone"]], given=[[0]]),
+            "'reasons' of the fact is not what its events say",
+        ),
+        (
+            change("fact", reasons=[["nobody"]], given=[[0]]),
+            "a fact that rests on one that is not in the file",
+        ),
+        (
+            change("fact", given=[["1"]]),
+            "'given' of the fact is [[\"1\"]], which is not a list of l",
+        ),
+        (
+            change("fact", given=[[-1]]),
+            "'given' of the fact is [[-1]], which is not a list of lists",
+        ),
+        (change("fact", given=[[1]]), "'given' of the fact does not go with its 'reasons'"),
+        (change("fact", reasons=[["gone"]]), "'given' of the fact does not go with its 'reasons'"),
+        (without("fact", "given"), "the fact has no 'given'"),
+        (rest("Gone", 1), "a fact with a reason that no event gave"),
+        (rest("Gone", 9999), "a fact with a reason that no event gave"),
+        (change("fact", stated=1), "the fact was not stated when its events say"),
+        (
+            change("fact", stated_at="2026-11-29T10:00:00.000000Z"),
+            "the fact was not stated when its",
+        ),
+        (change("fact", stated=9999), "'stated' of the fact is 9999, which is no event"),
+        (change("fact", replaces="trusted"), "'replaces' of the fact is not what its events say"),
+        (rest("nobody"), "a fact that rests on one that is not in the file"),
+        (rest("Deployed"), "a fact in a circle of reasons"),
+        (rest("Builds"), "a fact in a circle of reasons"),
+        (drop("fact"), "an event of a fact that is not in the file"),
+        (change("objective", intent="forged"), "'intent' of the objective is not what its events"),
+        (change("objective", version=1), "'version' of the objective is not what its events say"),
+        (drop("objective"), "an event of a objective that is not in the file"),
+        (believe("trusted"), "the store does not take this: CHECK constraint failed: "),
         (change("mcp_state_export"), ""),
+        (of_format_1, "the thread has an unknown 'relies_on'"),
     ],
 )
 async def test_a_file_that_contradicts_itself_is_refused_at_the_line(

@@ -19,9 +19,11 @@ from mcp_state.errors import StateError
 from mcp_state.models import Actor, Caller, Criterion, Place, Status
 from mcp_state.store.blobs import Blobs
 from mcp_state.store.database import Database
+from mcp_state.store.facts import Facts
 from mcp_state.store.handoffs import Handoffs
 from mcp_state.store.journal import Journal
 from mcp_state.store.memory import Memory
+from mcp_state.store.objectives import Objectives
 from mcp_state.store.projects import Projects
 from mcp_state.store.runs import Runs
 from mcp_state.store.steps import Steps
@@ -82,6 +84,8 @@ class Nouns:
         self.handoffs = Handoffs(database, self.caller)
         self.blobs = Blobs(database, self.caller)
         self.transcripts = Transcripts(database, self.caller)
+        self.facts = Facts(database, self.caller)
+        self.objective = Objectives(database, self.caller)
 
 
 @asynccontextmanager
@@ -165,6 +169,37 @@ async def work_long(nouns: Nouns) -> None:
     await nouns.blobs.put("a long text", ttl="4h")
     await nouns.blobs.put("kept for good")
     await nouns.handoffs.create("go on", to="ben")
+
+
+async def work_truth(nouns: Nouns) -> None:
+    """Every operation of facts and of the objective, refusals too; ends with facts of any trust."""
+    facts, objective = nouns.facts, nouns.objective
+    await objective.set("Ship it", intent="nobody waits for us")
+    await objective.set("Ship it safely", reason="it broke once", expected_version=1)
+    with pytest.raises(StateError):
+        await objective.set("Ship nothing")
+    await facts.record("Builds", "the build is green", check="make", source="CI")
+    await facts.record("Tested", "the tests pass", check="file:report.txt", recheck_after="2h")
+    await facts.record("fits", "it fits into a page", archival=True)
+    await facts.record("Runs", "it runs", check="./run", because=["builds", "Tested"])
+    await facts.record("ready", "it can go out", because=["runs"])
+    await facts.record("ready", because=["fits"])
+    await facts.record("Deployed", "it is out", check="git:HEAD", because=["runs"])
+    await facts.verify("builds", True, "make: exit 0")
+    await facts.verify("tested", True, "12 passed")
+    await facts.verify("deployed", True, "it is there")
+    await facts.verify("tested", False, "1 failed")
+    with pytest.raises(StateError):
+        await facts.verify("ready", True, "looks good")
+    await facts.record("tested", "all but one pass", expected_version=3)
+    await facts.record("runs", because=["builds", "tested"])
+    await facts.record("builds", check="make all")
+    await facts.verify("builds", True, "make all: exit 0")
+    await facts.verify("runs", True, "it printed ok")
+    await facts.record("Gone", "the old page is gone", check="curl")
+    await facts.verify("gone", False, "200 OK")
+    await nouns.threads.set("relying", relies_on=["Ready", "gone"])
+    await nouns.threads.set("relying", relies_on=["ready", "builds"])
 
 
 async def make_store(path: Path, *projects: str) -> None:

@@ -18,7 +18,7 @@ from mcp_state.cli.common import (
 
 @click.command()
 @click.argument("query", nargs=-1, required=True)
-@click.option("--kind", multiple=True, help="memory, thread, journal, run or blob. Repeatable.")
+@click.option("--kind", multiple=True, help="memory, thread, journal, run, blob, fact. Repeatable.")
 @run_option("Only what belongs to this run.")
 @click.option("--limit", type=COUNT, default=10, show_default=True, help="At most so many.")
 @click.option("--cursor", default="", help="Go on where the page before ended.")
@@ -31,7 +31,7 @@ def search(
     limit: int,
     cursor: str,
 ) -> None:
-    """Find text in memory, threads, the journal, runs and the summaries of blobs.
+    """Find text in memory, threads, the journal, runs, facts and the summaries of blobs.
 
     QUERY is plain words or parts of words; the best matches come first.
     """

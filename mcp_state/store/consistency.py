@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mcp_state.models import Actor, Caller, Limits
-from mcp_state.store import blobs, documents, handoffs, memory, run_rows, thread_rows
+from mcp_state.store import (
+    blobs,
+    documents,
+    fact_rows,
+    handoffs,
+    memory,
+    objectives,
+    run_rows,
+    thread_rows,
+)
+from mcp_state.store.graphs import in_circles
 from mcp_state.store.refusals import is_out_of_space
 from mcp_state.store.text import WITHIN, within
 from mcp_state.store.transaction import Reading, Row
@@ -166,6 +176,100 @@ _CHECKS = (
         """,
     ),
     _Check(
+        "counts of facts",
+        """
+        SELECT shown || ': ' || provisional || ' provisional, ' || trusted || ' trusted, ' || stale
+            || ' stale, ' || refuted || ' refuted, ' || archival || ' archival; counted are '
+            || coalesce(p, 0) || ', ' || coalesce(t, 0) || ', ' || coalesce(s, 0) || ', '
+            || coalesce(r, 0) || ', ' || coalesce(a, 0)
+        FROM projects LEFT JOIN (
+            SELECT project, sum(trust = 'provisional') AS p, sum(trust = 'trusted') AS t,
+                sum(trust = 'stale') AS s, sum(trust = 'refuted') AS r,
+                sum(trust = 'archival') AS a
+            FROM facts GROUP BY project
+        ) ON project = projects.id
+        WHERE (provisional, trusted, stale, refuted, archival) <> (
+            coalesce(p, 0), coalesce(t, 0), coalesce(s, 0), coalesce(r, 0), coalesce(a, 0)
+        )
+        """,
+    ),
+    _Check(
+        "verifications of facts",
+        """
+        SELECT 'fact ' || shown || ' of project ' || project || ' says that event ' || verified
+            || ' verified it, and that it ' || iif(held, 'held', 'did not hold')
+            || '; its newest verification is event ' || coalesce(seq, 0)
+        FROM (
+            SELECT facts.*, events.seq, at, actor, json_extract(row, '$.held') AS said
+            FROM facts LEFT JOIN events ON events.project = facts.project AND events.seq = (
+                SELECT seq FROM events
+                WHERE events.project = facts.project AND kind = 'fact'
+                    AND events.name = facts.name AND operation = 'verify'
+                ORDER BY events.seq DESC LIMIT 1
+            )
+            WHERE verified IS NOT NULL
+        ) WHERE (verified, verified_at, verified_by, held) IS NOT (seq, at, actor, said)
+        """,
+    ),
+    _Check(
+        "statements of facts",
+        """
+        SELECT 'fact ' || shown || ' of project ' || project || ' says that event ' || stated
+            || ' stated it, at ' || stated_at || ' by actor ' || stated_by || '; event '
+            || coalesce(seq, 0) || ' did, at ' || coalesce(at, '') || ' by ' || coalesce(actor, '')
+        FROM (
+            SELECT facts.*, events.seq, at, actor
+            FROM facts LEFT JOIN events ON events.project = facts.project AND events.seq = (
+                SELECT seq FROM events
+                WHERE events.project = facts.project AND kind = 'fact'
+                    AND events.name = facts.name
+                    AND (operation = 'supersede' OR operation = 'record' AND events.version = 1)
+                ORDER BY events.seq DESC LIMIT 1
+            )
+        ) WHERE (stated, stated_at, stated_by) IS NOT (seq, at, actor)
+        """,
+    ),
+    _Check(
+        "when reasons were given",
+        """
+        SELECT 'fact ' || fact || ' of project ' || project || ' rests on ' || premise
+            || ' since event ' || given || ', which says nothing of them'
+        FROM premises WHERE given <> 0 AND NOT EXISTS (
+            SELECT 1 FROM events
+            WHERE events.project = premises.project AND seq = given AND kind = 'fact'
+                AND name IN (fact, premise) AND operation IN ('record', 'supersede')
+        )
+        """,
+    ),
+    _Check(
+        "reasons of facts",
+        """
+        SELECT 'fact ' || shown || ' of project ' || project || ' is ' || trust
+            || iif(trust = 'stale', ' and due', '') || ', and each of its reasons has fallen'
+        FROM facts
+        WHERE (trust NOT IN ('stale', 'refuted') OR recheck_at IS NOT NULL) AND EXISTS (
+            SELECT 1 FROM premises
+            WHERE premises.project = facts.project AND premises.fact = facts.name
+        ) AND NOT EXISTS (
+            SELECT 1 FROM premise_rows AS premise
+            WHERE premise.project = facts.project AND premise.fact = facts.name
+            GROUP BY reason HAVING sum(fallen) = 0
+        )
+        """,
+    ),
+    _Check(
+        "what fell and stands again",
+        """
+        SELECT 'fact ' || shown || ' of project ' || project || ' is stale and not due, but a '
+            || 'reason of it holds'
+        FROM facts WHERE trust = 'stale' AND recheck_at IS NULL AND EXISTS (
+            SELECT 1 FROM premise_rows AS premise
+            WHERE premise.project = facts.project AND premise.fact = facts.name
+            GROUP BY reason HAVING sum(fallen) = 0
+        )
+        """,
+    ),
+    _Check(
         "counts of runs",
         """
         SELECT shown || ': ' || open || ' open, ' || completed || ' completed, ' || failed
@@ -255,6 +359,8 @@ _CHECKS = (
             UNION ALL SELECT 'thread', project, name, version FROM threads
             UNION ALL SELECT 'run', project, name, version FROM runs
             UNION ALL SELECT 'blob', project, key, version FROM blobs
+            UNION ALL SELECT 'fact', project, name, version FROM facts
+            UNION ALL SELECT 'objective', project, name, version FROM objectives
         ) LEFT JOIN (
             SELECT project, kind, name, count(*) AS n, max(version) AS last
             FROM events WHERE version IS NOT NULL GROUP BY project, kind, name
@@ -278,6 +384,8 @@ _CHECKS = (
             EXCEPT SELECT project, 'transcript', run FROM messages
             EXCEPT SELECT project, 'blob', key FROM blobs
             EXCEPT SELECT project, 'handoff', key FROM handoffs
+            EXCEPT SELECT project, 'fact', name FROM facts
+            EXCEPT SELECT project, 'objective', name FROM objectives
         )
         """,
     ),
@@ -309,6 +417,7 @@ _CHECKS = (
             EXCEPT SELECT project, 'journal', CAST(seq AS TEXT) FROM journal
             EXCEPT SELECT project, 'run', name FROM runs
             EXCEPT SELECT project, 'blob', key FROM blobs
+            EXCEPT SELECT project, 'fact', name FROM facts
         )
         """,
         _REINDEX,
@@ -322,6 +431,8 @@ _MESSAGES = """
     SELECT message FROM messages
     WHERE project = :project AND run = :run AND number BETWEEN :first AND :last ORDER BY number
 """
+_PREMISES = "SELECT fact, premise FROM premises WHERE project = :project"
+_PROJECTS = "SELECT DISTINCT project FROM premises"
 _NEWEST = """
     SELECT * FROM events
     WHERE project = :project AND kind = :kind AND name = :name AND operation <> 'refused'
@@ -343,8 +454,10 @@ _ROWS: tuple[tuple[str, str], ...] = (
     ("step", "SELECT * FROM step_rows"),
     ("blob", "SELECT *, key AS name FROM blob_rows"),
     ("handoff", "SELECT *, key AS name FROM handoff_rows"),
+    ("fact", "SELECT * FROM fact_rows"),
+    ("objective", "SELECT * FROM objective_rows"),
 )
-_VERSIONED = ("memory", "thread", "run", "blob")
+_VERSIONED = ("memory", "thread", "run", "blob", "fact", "objective")
 
 
 def inspect(connection: sqlite3.Connection, clock: Clock) -> Iterator[Finding]:
@@ -355,6 +468,7 @@ def inspect(connection: sqlite3.Connection, clock: Clock) -> Iterator[Finding]:
     tx = Reading(connection, Caller("", "", Actor("doctor")), clock, Limits())
     yield _asked("blobs", _against_content(connection), RESTORE)
     yield _asked("messages", _against_messages(connection), RESTORE)
+    yield _asked("circles of facts", _circles(connection), RESTORE)
     for kind, sql in _ROWS:
         rows = _each(connection, tx, sql)
         yield _asked(f"{kind} rows against events", _against_events(tx, kind, rows), RESTORE)
@@ -414,6 +528,14 @@ def _against_messages(connection: sqlite3.Connection) -> Iterator[str]:
             )
 
 
+def _circles(connection: sqlite3.Connection) -> Iterator[str]:
+    """Nothing is its own reason, however many facts lie between."""
+    for (project,) in connection.execute(_PROJECTS).fetchall():
+        links = connection.execute(_PREMISES, {"project": project})
+        for name in sorted(in_circles(links)):
+            yield f"fact:{name} of project {project} is in a circle of reasons"
+
+
 def _against_events(tx: Reading, kind: str, rows: Iterator[Row]) -> Iterator[str]:
     for row in rows:
         subject = {"kind": kind, "name": _name(kind, row)}
@@ -448,6 +570,8 @@ def _now(tx: Reading, kind: str, row: Row) -> Mapping[str, Any] | None:
     """The row as an event would keep it now."""
     if kind == "thread":
         return thread_rows.row_of(tx, row)
+    if kind == "fact":
+        return fact_rows.row_of(tx, row)
     if kind == "memory":
         return None if row["value"] is None else memory.row_of(row)
     if kind == "checkpoint":
@@ -460,6 +584,7 @@ _ROW_OF: Mapping[str, Callable[[Row], Mapping[str, Any]]] = {
     "step": run_rows.row_of_step,
     "blob": blobs.row_of,
     "handoff": handoffs.row_of,
+    "objective": objectives.row_of,
 }
 
 
@@ -488,19 +613,23 @@ def _row_in(event: Row) -> Mapping[str, Any] | None:
 
 
 def _same(row: Mapping[str, Any] | None, kept: Mapping[str, Any] | None) -> bool:
-    """Whether they say the same; the order of dependencies says nothing.
+    """Whether they say the same. An event may say more: that of a step also tells of its attempt.
 
-    An event may say more: that of a step also tells of its attempt.
+    Those of threads that older versions wrote know of no facts to rely on.
     """
     if row is None or kept is None:
         return row == kept
+    if "relies_on" in row:
+        kept = {"relies_on": [], **kept}
     kept = {key: value for key, value in kept.items() if key in row}
-    if "depends_on" not in row:
-        return row == kept
-    return {**row, "depends_on": sorted(row["depends_on"])} == {
-        **kept,
-        "depends_on": sorted(kept["depends_on"]),
-    }
+    return _unordered(row) == _unordered(kept)
+
+
+def _unordered(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The row without the order of names, which says nothing."""
+    names = {key: sorted(row[key]) for key in ("depends_on", "relies_on") if key in row}
+    reasons = {"reasons": list(map(sorted, row["reasons"]))} if "reasons" in row else {}
+    return {**row, **names, **reasons}
 
 
 def _against_documents(tx: Reading, kind: str, rows: Iterator[Row]) -> Iterator[str]:
@@ -549,6 +678,7 @@ _DOCUMENT_OF: Mapping[str, Callable[[Reading, Row], tuple[str, int, str, str] | 
     "journal": lambda tx, row: (row["name"], row["seq"], row["text"], row["run"]),
     "run": _of_run,
     "blob": lambda tx, row: (row["key"], row["changed"], blobs.text_of(row), ""),
+    "fact": lambda tx, row: (row["shown"], row["changed"], fact_rows.text_of(row), ""),
 }
 """The document that a row should have: shown, seq, text, run."""
 

@@ -1,4 +1,4 @@
-"""What `search` finds: one document per memory block, thread, journal entry, run and blob."""
+"""What `search` finds: one document per memory block, thread, journal entry, run, blob and fact."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from mcp_state.store.transaction import Reading, Writing
 
-KINDS = ("memory", "thread", "journal", "run", "blob")
+KINDS = ("memory", "thread", "journal", "run", "blob", "fact")
 _KINDS_PER_PROJECT = 16
 _RANGE = 1 << 36
 _WIDE = re.compile(

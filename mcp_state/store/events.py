@@ -21,7 +21,9 @@ _LAST = """
     ORDER BY seq DESC LIMIT :limit
 """
 _LAST_CHANGES = """
-    SELECT * FROM event_rows WHERE project = :project AND seq > :since AND kind <> 'trace'
+    SELECT * FROM event_rows
+    WHERE project = :project AND seq > :since
+        AND kind <> 'trace' AND operation NOT IN ('fall', 'due')
     ORDER BY seq DESC LIMIT :limit
 """
 _SUBJECT_AFTER = """
@@ -63,7 +65,9 @@ _RUN_CHANGES = """
 """
 _CHANGES = """
     SELECT count(*) FROM (
-        SELECT 1 FROM events WHERE project = :project AND seq > :since AND kind <> 'trace'
+        SELECT 1 FROM events
+        WHERE project = :project AND seq > :since
+            AND kind <> 'trace' AND operation NOT IN ('fall', 'due')
         LIMIT 1000
     )
 """
@@ -81,8 +85,12 @@ KINDS = (
     "trace",
     "blob",
     "handoff",
+    "fact",
+    "objective",
     "project",
 )
+_ALONE = {"objective": "objective", "project": ""}
+"""What there is one of: a subject without a name."""
 
 
 class Events(Noun):
@@ -92,8 +100,9 @@ class Events(Noun):
     def history(
         self, tx: Reading, subject: str = "", *, since: int | None = None, limit: int = 20
     ) -> EventPage:
-        """Events of one subject (`thread:pr-830`), or of all. `run:X` has all that was done for X.
+        """Events of one subject (`thread:pr-830`, `objective`), or of all.
 
+        `run:X` has all that was done for X.
         With `since`, those after that event number, the oldest of them first; without, the last
         ones. Always oldest first, at most `limit`; `more` says how many were left out on the far
         side (at most 1,000 are counted for one subject).
@@ -126,6 +135,8 @@ _STATEMENTS = (
 def _subject(tx: Reading, subject: str) -> dict[str, str]:
     kind, colon, name = subject.partition(":")
     kind = kind.strip().lower()
+    if kind in _ALONE and not name.strip():
+        return {"kind": kind, "name": _ALONE[kind]}
     if not colon or kind not in KINDS:
         raise BadArgument(
             f"subject is {subject[:60]!r}",
@@ -156,7 +167,10 @@ def last_events_of(tx: Reading, kind: str, name: str, limit: int) -> tuple[list[
 
 
 def last_events(tx: Reading, since: int, limit: int) -> list[Event]:
-    """The newest changes after `since`, newest first; traces of reads are none."""
+    """The newest changes after `since`, newest first.
+
+    Traces of reads are none, nor is what became of facts with the one that was changed.
+    """
     return [event_of(row) for row in tx.all(_LAST_CHANGES, {"since": since, "limit": limit})]
 
 

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mcp_state.errors import BadArgument, Conflict, NotFound
-from mcp_state.models import Actor, Handoff, HandoffMade, HandoffTaken, RunStatus, Status, Thread
+from mcp_state.models import (
+    Actor,
+    Fact,
+    Handoff,
+    HandoffMade,
+    HandoffTaken,
+    RunStatus,
+    Status,
+    Thread,
+    Trust,
+)
+from mcp_state.store.fact_rows import carrying, list_facts, looked_up
 from mcp_state.store.noun import Noun, reads, writes
 from mcp_state.store.text import fold, one_line
 from mcp_state.store.thread_rows import list_threads, thread_of
@@ -46,14 +58,30 @@ _SHORTEN = "Shorten it; what is long belongs in memory, the journal or a blob. N
 class Handoffs(Noun):
     """What is offered to other agents of one project."""
 
-    @writes
-    def create(self, tx: Writing, note: str, *, to: str = "") -> HandoffMade:
+    async def create(self, note: str, *, to: str = "") -> HandoffMade:
         """Offer all of the project's work to whoever accepts the key; `to` says who is meant.
 
         Raises:
             BadArgument: there is no note.
             OverLimit: the note is longer than an entry may be.
         """
+        made = await self._create(note, to)
+        return replace(made, facts=await looked_up(made.facts, self.worktree))
+
+    async def accept(self, key: str) -> HandoffTaken:
+        """Take the work over; leases that the giver's session still holds pass to the caller.
+
+        The same session again gets the same answer, marked `repeated`.
+
+        Raises:
+            NotFound: there is no such handoff.
+            Conflict: somebody has taken it.
+        """
+        taken = await self._accept(key)
+        return replace(taken, facts=await looked_up(taken.facts, self.worktree))
+
+    @writes
+    def _create(self, tx: Writing, note: str, to: str) -> HandoffMade:
         if not note.strip():
             raise BadArgument("note is empty", "Say what the next one must know and do first.")
         key = tx.clock.new_id("h-")
@@ -71,18 +99,12 @@ class Handoffs(Noun):
             runs=totals.runs.get(RunStatus.OPEN, 0),
             blocks=totals.memory,
             checks=checks(tx),
+            facts=_facts_to_check(tx),
+            all_facts=totals.all_facts,
         )
 
     @writes
-    def accept(self, tx: Writing, key: str) -> HandoffTaken:
-        """Take the work over; leases that the giver's session still holds pass to the caller.
-
-        The same session again gets the same answer, marked `repeated`.
-
-        Raises:
-            NotFound: there is no such handoff.
-            Conflict: somebody has taken it.
-        """
+    def _accept(self, tx: Writing, key: str) -> HandoffTaken:
         row = _row(tx, key)
         key = row["key"]
         tx.subject = ("handoff", key)
@@ -93,13 +115,13 @@ class Handoffs(Noun):
                 raise _taken(tx, row)
             mine = {"session": me.session, "agent": me.agent}
             leases = [thread_of(tx, thread) for thread in tx.all(_HELD_BY, mine)]
-            return HandoffTaken(taken, checks(tx), leases, repeated=True)
+            return HandoffTaken(taken, checks(tx), leases, _facts_to_check(tx), repeated=True)
         tx.run(_ACCEPT, {"key": key})
         row = _row(tx, key)
         tx.event("accept", f"taken over from {one_line(row['agent'], 40)}", row_of(row))
         held = tx.all(_HELD_BY, {"session": row["session"], "agent": row["agent"]})
         leases = [thread_of(tx, pass_lease(tx, thread)) for thread in held]
-        return HandoffTaken(handoff_of(row), checks(tx), leases)
+        return HandoffTaken(handoff_of(row), checks(tx), leases, _facts_to_check(tx))
 
     @reads
     def offered(self, tx: Reading, key: str) -> Handoff:
@@ -160,6 +182,18 @@ def checks(tx: Reading) -> Sequence[Thread]:
         ),
     ]
     return [thread for thread in threads if thread.check][:_CHECKS]
+
+
+def _facts_to_check(tx: Reading) -> Sequence[Fact]:
+    """The facts that have a check to run, what open threads rest on first.
+
+    Whoever takes over has verified none of them.
+    """
+    threads = list_threads(tx, None, False, _LOOKED_AT, "").threads
+    listed = list_facts(tx, None, False, _LOOKED_AT, "").facts
+    found = {fact.name: fact for fact in [*carrying(tx, threads, _LOOKED_AT), *listed]}
+    live = [fact for fact in found.values() if fact.trust is not Trust.ARCHIVAL and fact.check]
+    return [replace(fact, verified=False) for fact in live[:_CHECKS]]
 
 
 def open_handoffs(tx: Reading, limit: int) -> list[Handoff]:

@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from mcp_state.models import Caller
 from mcp_state.store.database import Database
+from mcp_state.store.text import clean
 from mcp_state.store.transaction import Reading, Writing
 
 T = TypeVar("T")
@@ -20,6 +21,11 @@ class Noun:
     def __init__(self, database: Database, caller: Caller) -> None:
         self.database = database
         self.caller = caller
+
+    @property
+    def worktree(self) -> str:
+        """Where the caller works, as it is stored; empty if that is not known."""
+        return clean(self.caller.worktree)[0]
 
 
 S = TypeVar("S", bound=Noun)

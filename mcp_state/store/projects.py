@@ -51,6 +51,16 @@ _RUN_CLASHES = """
         AND EXISTS (SELECT 1 FROM runs AS there
                     WHERE there.project = :into AND there.name = runs.name)
 """
+_FACT_CLASHES = """
+    SELECT name, shown FROM facts WHERE project = :project
+        AND EXISTS (SELECT 1 FROM facts AS there
+                    WHERE there.project = :into AND there.name = facts.name)
+"""
+_OBJECTIVE_CLASHES = """
+    SELECT name, shown FROM objectives WHERE project = :project
+        AND EXISTS (SELECT 1 FROM objectives AS there
+                    WHERE there.project = :into AND there.name = objectives.name)
+"""
 _BLOB_CLASHES = """
     SELECT ours.key, there.version, there.expires_at FROM blobs AS ours
     JOIN blobs AS there ON there.project = :into AND there.key = ours.key
@@ -137,9 +147,37 @@ _KEEP_RUN_APART = (
     WHERE project = :project AND instr(short, :old_mark) > 0
     """,
 )
+_KEEP_FACT_APART = (
+    "UPDATE facts SET name = :name, shown = :shown WHERE project = :project AND name = :old",
+    """
+    UPDATE events SET name = :name, row = CASE
+        WHEN operation = 'refused' THEN row ELSE json_set(row, '$.name', :shown) END
+    WHERE project = :project AND kind = 'fact' AND name = :old
+    """,
+)
+_KEEP_OBJECTIVE_APART = (
+    "UPDATE objectives SET name = :name, shown = :shown WHERE project = :project AND name = :old",
+    """
+    UPDATE events SET name = :name, row = CASE
+        WHEN operation = 'refused' THEN row ELSE json_set(row, '$.name', :shown) END
+    WHERE project = :project AND kind = 'objective' AND name = :old
+    """,
+)
+_NAMING_FACTS = """
+    SELECT seq, row FROM events
+    WHERE project = :project AND seq > :after AND operation <> 'refused' AND (
+        kind = 'fact' AND json_extract(row, '$.reasons') <> '[]'
+        OR kind = 'thread' AND json_extract(row, '$.relies_on') <> '[]'
+    ) ORDER BY seq LIMIT :limit
+"""
+_SET_ROW = "UPDATE events SET row = :row WHERE project = :project AND seq = :number"
 _KEEP_BLOB_ONCE = (
     """
-    UPDATE events SET version = version + :version,
+    UPDATE events SET version = -version
+    WHERE project = :project AND kind = 'blob' AND name = :key AND version IS NOT NULL
+    """,
+    """
+    UPDATE events SET version = :version - version,
         row = json_set(row, '$.version', json_extract(row, '$.version') + :version)
     WHERE project = :project AND kind = 'blob' AND name = :key AND version IS NOT NULL
     """,
@@ -199,6 +237,18 @@ _MOVE = (
     UPDATE blobs SET project = :into, created = created + :offset, changed = changed + :offset
     WHERE project = :project
     """,
+    """
+    UPDATE premises SET given = iif(given > 0, given + :offset, 0) WHERE project = :project
+    """,
+    """
+    UPDATE facts SET project = :into, created = created + :offset, changed = changed + :offset,
+        stated = stated + :offset, verified = verified + :offset
+    WHERE project = :project
+    """,
+    """
+    UPDATE objectives SET project = :into, created = created + :offset, changed = changed + :offset
+    WHERE project = :project
+    """,
     "UPDATE handoffs SET project = :into, created = created + :offset WHERE project = :project",
     "UPDATE journal SET project = :into, seq = seq + :offset WHERE project = :project",
     """
@@ -227,7 +277,8 @@ _MOVE = (
     """
     UPDATE projects SET (
         last_event, active, watching, blocked, done, dropped, journal, memory,
-        open, completed, failed, abandoned, stopped
+        open, completed, failed, abandoned, stopped,
+        provisional, trusted, stale, refuted, archival
     ) = (
         SELECT projects.last_event + source.last_event, projects.active + source.active,
             projects.watching + source.watching, projects.blocked + source.blocked,
@@ -235,14 +286,18 @@ _MOVE = (
             projects.journal + source.journal, projects.memory + source.memory,
             projects.open + source.open, projects.completed + source.completed,
             projects.failed + source.failed, projects.abandoned + source.abandoned,
-            projects.stopped + source.stopped
+            projects.stopped + source.stopped,
+            projects.provisional + source.provisional, projects.trusted + source.trusted,
+            projects.stale + source.stale, projects.refuted + source.refuted,
+            projects.archival + source.archival
         FROM projects AS source WHERE source.id = :project
     ) WHERE id = :into
     """,
     """
     UPDATE projects SET merged_into = :into, last_event = 0, active = 0, watching = 0,
         blocked = 0, done = 0, dropped = 0, journal = 0, memory = 0, open = 0, completed = 0,
-        failed = 0, abandoned = 0, stopped = 0
+        failed = 0, abandoned = 0, stopped = 0, provisional = 0, trusted = 0, stale = 0,
+        refuted = 0, archival = 0
     WHERE id = :project
     """,
     "UPDATE projects SET merged_into = :into WHERE merged_into = :project",
@@ -265,6 +320,7 @@ _THREAD = "SELECT * FROM thread_rows WHERE project = :project AND name = :name"
 
 _LISTED = "`mcp-state projects` shows all of them; nothing was changed."
 _LONGEST_SOURCE = 60
+_AT_ONCE = 1000
 
 
 class Projects(Noun):
@@ -303,9 +359,10 @@ class Projects(Noun):
     def merge(self, tx: Writing, into: str) -> Project:
         """Move everything of the project into another, in one transaction.
 
-        Events get new numbers, after those of the other project. Threads, blocks and runs whose
-        names are taken there are kept apart as `name (from SOURCE)`, with their history; a blob
-        that both have becomes one, with the longer of its lifetimes. Leases end.
+        Events get new numbers, after those of the other project. Threads, blocks, runs, facts and
+        the objective whose names are taken there are kept apart as `name (from SOURCE)`, with
+        their history; a blob that both have becomes one, with the longer of its lifetimes. Leases
+        end.
         An idempotency key that both used stays with the call of the other project; those of
         appends are forgotten where blocks are kept apart.
 
@@ -331,7 +388,7 @@ class Projects(Noun):
         for name, _ in lifted:
             tx.run(f"DROP TRIGGER {name}")
         apart = _keep_apart(tx, source, target)
-        if any(kind != "thread" for kind, _, _ in apart):  # they would lead to other blocks
+        if {"memory", "run"} & {kind for kind, _, _ in apart}:  # they would lead to other blocks
             tx.run(_FORGET_APPENDS)
         lifetimes = _keep_blobs_once(tx, target)
         _move(tx, target, offset)
@@ -363,10 +420,13 @@ def _existing(tx: Writing) -> str:
 def _keep_apart(tx: Writing, source: str, target: int) -> Sequence[tuple[str, str, str]]:
     """Rename, within the source, what the target has too: kind, old name, new name as shown."""
     apart: list[tuple[str, str, str]] = []
+    facts: dict[str, str] = {}
     for kind, clashes, statements in (
         ("memory", _MEMORY_CLASHES, _KEEP_BLOCK_APART),
         ("thread", _THREAD_CLASHES, _KEEP_THREAD_APART),
         ("run", _RUN_CLASHES, _KEEP_RUN_APART),
+        ("fact", _FACT_CLASHES, _KEEP_FACT_APART),
+        ("objective", _OBJECTIVE_CLASHES, _KEEP_OBJECTIVE_APART),
     ):
         for row in tx.all(clashes, {"into": target}):
             shown = next(
@@ -387,7 +447,27 @@ def _keep_apart(tx: Writing, source: str, target: int) -> Sequence[tuple[str, st
                 tx.run(statement, params)
             _rename_document(tx, params)
             apart.append((kind, row["name"], shown))
+            if kind == "fact":
+                facts[row["shown"]] = shown
+    if facts:
+        _rename_facts_in_events(tx, facts)
     return apart
+
+
+def _rename_facts_in_events(tx: Writing, facts: Mapping[str, str]) -> None:
+    """What facts rest on, and threads rely on, by its new names; all at once, however many."""
+    after = 0
+    while rows := tx.all(_NAMING_FACTS, {"after": after, "limit": _AT_ONCE}):
+        after = rows[-1]["seq"]
+        for row in rows:
+            kept: dict[str, Any] = json.loads(row["row"])
+            old = kept.get("reasons", []), kept.get("relies_on", [])
+            reasons = [[facts.get(name, name) for name in reason] for reason in old[0]]
+            relies_on = [facts.get(name, name) for name in old[1]]
+            if (reasons, relies_on) != old:
+                new = {"reasons": reasons} if reasons else {"relies_on": relies_on}
+                text = json.dumps(kept | new, ensure_ascii=False)
+                tx.run(_SET_ROW, {"number": row["seq"], "row": text})
 
 
 def names_apart(shown: str, source: str) -> itertools.chain[str]:

@@ -66,7 +66,7 @@ from mcp_state.store.run_rules import (
     touch,
     unblock,
 )
-from mcp_state.store.text import clean, fold, one_line, quoted, within
+from mcp_state.store.text import fold, one_line, quoted, within
 from mcp_state.store.thread_rows import find_row
 from mcp_state.store.transaction import Reading, Row, Writing, actor_of
 from mcp_state.times import from_text
@@ -91,7 +91,8 @@ _CHECKPOINT = """
 """
 _WRITERS = """
     SELECT run, at, agent, client, session FROM event_rows
-    WHERE project = :project AND seq > :since AND kind <> 'trace'
+    WHERE project = :project AND seq > :since
+        AND kind <> 'trace' AND operation NOT IN ('fall', 'due')
     ORDER BY seq DESC LIMIT 200
 """
 
@@ -174,8 +175,7 @@ class Runs(Noun):
         then = found.checkpoint
         if then is None or (found.run is not None and found.run.status is not RunStatus.OPEN):
             return found
-        worktree = clean(self.caller.worktree)[0]
-        return replace(found, differences=_differences(then, worktree, await self._git()))
+        return replace(found, differences=_differences(then, self.worktree, await self._git()))
 
     @writes
     def finish(

@@ -1,4 +1,4 @@
-"""Full text over memory, threads, the journal, runs and the summaries of blobs.
+"""Full text over memory, threads, the journal, runs, facts and the summaries of blobs.
 
 The index gives the newest matches of each kind; they are ranked here, because a relevance that
 counts every match of a common word costs time in proportion to the store.
@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mcp_state.errors import BadArgument
 from mcp_state.models import SearchHit, SearchPage
 from mcp_state.store.documents import KINDS, indexed, range_of, run_mark, short_forms
+from mcp_state.store.fact_rows import fact_of, looked_up, stored_fact
 from mcp_state.store.noun import Noun, reads
 from mcp_state.store.run_rows import named_run, run_row
 from mcp_state.store.text import WITHIN, clean
@@ -43,7 +44,7 @@ _EVENT = """
 NEWEST = 2000
 _TERMS = 16
 _SNIPPET = 160
-_HEAD = {"memory": 1, "thread": 2, "journal": 0, "run": 2, "blob": 1}
+_HEAD = {"memory": 1, "thread": 2, "journal": 0, "run": 2, "blob": 1, "fact": 1}
 """How many first lines of a document are names and titles."""
 
 
@@ -74,10 +75,8 @@ def _quoted(text: str) -> str:
 class Search(Noun):
     """Full text over one project."""
 
-    @reads
-    def find(
+    async def find(
         self,
-        tx: Reading,
         query: str,
         *,
         kinds: Sequence[str] = (),
@@ -89,12 +88,23 @@ class Search(Noun):
 
         If nothing holds them all, what holds any of them, marked `loose`. Of each kind the newest
         2,000 matches are ranked, by match, recency and use; `capped` says that there are more.
-        `run` narrows to what belongs to a run.
+        `run` narrows to what belongs to a run. A fact comes with all that is known of it, and with
+        what the address of its check leads to now.
 
         Raises:
             BadArgument: no word, an unknown kind, or a cursor that is none of ours.
             NotFound: there is no such run.
         """
+        page = await self._find(query, kinds, run, limit, cursor)
+        facts = [hit.fact for hit in page.hits if hit.fact is not None]
+        seen = iter(await looked_up(facts, self.worktree))
+        hits = [replace(hit, fact=next(seen)) if hit.fact else hit for hit in page.hits]
+        return replace(page, hits=hits)
+
+    @reads
+    def _find(
+        self, tx: Reading, query: str, kinds: Sequence[str], run: str, limit: int, cursor: str
+    ) -> SearchPage:
         chosen, of_run = _kinds(kinds), named_run(tx, run)
         offset = _offset(cursor)
         words = indexed(clean(query)[0]).split()
@@ -193,6 +203,7 @@ def _hit(tx: Reading, row: Row, terms: Sequence[_Term]) -> SearchHit:
         actor=actor_of(event),
         snippet=_snippet(row["text"], terms),
         run=_run_of(tx, row["name"]),
+        fact=fact_of(tx, stored_fact(tx, row["name"])) if row["kind"] == "fact" else None,
     )
 
 

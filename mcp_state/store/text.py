@@ -54,10 +54,21 @@ def within(run: str, name: str) -> str:
     return f"{run}{WITHIN}{name}" if run else name
 
 
+_REORDERING = dict.fromkeys(
+    map(ord, "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"), "\ufffd"
+)
+"""Characters that make a line read in another order than it has."""
+
+
 def one_line(text: str, limit: int = 160) -> str:
     """A stored text inside a line of ours: one line of at most `limit` characters."""
-    line = " ".join(text.split())
+    line = in_order(" ".join(text.split()))
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def in_order(text: str) -> str:
+    """A text that cannot make what stands beside it read in another order."""
+    return text if text.isascii() else text.translate(_REORDERING)
 
 
 def quoted(text: str) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from mcp_state.errors import BadArgument, NotFound
+from mcp_state.errors import NotFound
+from mcp_state.lookups import Found
 from mcp_state.models import OPEN, Actor, Criterion, Lease, Place, Status, Thread, ThreadPage
+from mcp_state.store.fact_rows import RELIED, premise_with_found, relied_on
+from mcp_state.store.paging import FAR, Group, page_of
 from mcp_state.store.text import fold, quoted, tidy_name
 from mcp_state.store.transaction import Reading, Row, actor_of, time_of
 from mcp_state.times import from_text
@@ -29,7 +31,7 @@ CRITERIA = """
 """
 _DUE = """
     SELECT * FROM thread_rows
-    WHERE project = :project AND status = :status AND recheck_at <= :asked
+    WHERE project = :project AND status = :value AND recheck_at <= :asked
         AND (recheck_at, created) > (:first, :second)
     ORDER BY recheck_at, created LIMIT :limit
 """
@@ -40,13 +42,13 @@ _ACTIVE = """
 """
 _LATER = """
     SELECT * FROM thread_rows
-    WHERE project = :project AND status = :status AND recheck_at > :asked
+    WHERE project = :project AND status = :value AND recheck_at > :asked
         AND (recheck_at, created) > (:first, :second)
     ORDER BY recheck_at, created LIMIT :limit
 """
 _CLOSED = """
     SELECT * FROM thread_rows
-    WHERE project = :project AND status = :status AND changed < :second
+    WHERE project = :project AND status = :value AND changed < :second
     ORDER BY changed DESC LIMIT :limit
 """
 _HELD_HERE = """
@@ -62,15 +64,7 @@ _COUNT_DUE = """
         LIMIT :limit
     )
 """
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
-_WORD = re.compile(r"[1-9]|done|dropped")
-_CURSOR = re.compile(
-    rf"(?P<filters>[a-z-]+)/(?P<asked>{_TIME.pattern})/(?P<group>[0-2])"
-    r"/(?P<first>[^/]*)/(?P<second>\d{1,18})",
-    re.ASCII,
-)
 MOST_COUNTED = 1000
-_FAR = 1 << 62
 TEXTS = ("title", "next_action", "waiting_on", "check", "evidence", "note")
 COLUMNS = (
     "title",
@@ -134,6 +128,7 @@ def thread_of(tx: Reading, row: Row, *, unchanged: bool = False) -> Thread:
         note=row["note"],
         places=[Place(**place) for place in json.loads(row["places"])],
         depends_on=[r["shown"] for r in needed],
+        relies_on=relied_on(tx, row["name"]),
         waits_for=row["open_needs"],
         criteria=row["criteria"],
         passing=row["passing"],
@@ -141,6 +136,13 @@ def thread_of(tx: Reading, row: Row, *, unchanged: bool = False) -> Thread:
         due=row["recheck_at"] is not None and row["recheck_at"] <= tx.now,
         unchanged=unchanged,
     )
+
+
+def thread_with_found(thread: Thread, found: Mapping[str, Found]) -> Thread:
+    """A thread with what was found for the facts that it relies on."""
+    if not found or not thread.relies_on:
+        return thread
+    return replace(thread, relies_on=[premise_with_found(p, found) for p in thread.relies_on])
 
 
 def criterion_of(row: Row) -> Criterion:
@@ -183,6 +185,11 @@ def needs_of(tx: Reading, name: str) -> set[str]:
     return {row["needed"] for row in tx.all(NEEDED, {"name": name})}
 
 
+def relies_of(tx: Reading, name: str) -> set[str]:
+    """The folded names of the facts that a thread relies on."""
+    return {row["premise"] for row in tx.all(RELIED, {"name": name})}
+
+
 def lease_of(tx: Reading, row: Row) -> Lease | None:
     """The lease, while it lasts."""
     until = row["lease_until"]
@@ -202,6 +209,7 @@ def row_of(tx: Reading, row: Row) -> dict[str, Any]:
         **{column: row[column] for column in COLUMNS},
         "places": json.loads(row["places"]),
         "depends_on": [r["shown"] for r in needed],
+        "relies_on": [premise.name for premise in relied_on(tx, row["name"])],
         "criteria": row["criteria"],
         "passing": [c["number"] for c in criteria if c["passes"]],
         "lease_token": row["lease_token"],
@@ -222,96 +230,28 @@ def list_threads(
 ) -> ThreadPage:
     """The page of threads that `Threads.list` describes."""
     filters = f"{status or 'open'}{'-due' if due else ''}"
-    groups = _groups(status, due)
-    asked, begin, place = tx.now, 0, None
-    if cursor:
-        asked, begin, place = _read_cursor(cursor, filters, groups)
-    threads: list[Thread] = []
-    last: tuple[Any, ...] = ()
-    for number, group in list(enumerate(groups))[begin:]:
-        first, second = place or group.start
-        place = None
-        params = {"asked": asked, "first": first, "second": second, "limit": limit + 1}
-        rows = [
-            row for one in group.statuses for row in tx.all(group.sql, params | {"status": one})
-        ]
-        if len(group.statuses) > 1:
-            rows.sort(key=lambda row: [row[column] for column in group.sorted_by])
-        for row in rows:
-            if len(threads) == limit:
-                position = "/".join(str(part) for part in (filters, asked, *last))
-                return _page(tx, threads, status, due, asked, position)
-            threads.append(thread_of(tx, row))
-            last = (number, *(row[column] for column in group.sorted_by))
-    return _page(tx, threads, status, due, asked)
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """One part of the list: a query for each of some statuses, sorted by two columns.
-
-    `start` is the place of a row that would come before the first.
-    """
-
-    sql: str
-    statuses: Sequence[Status]
-    sorted_by: tuple[str, str]
-    start: tuple[str | int, int]
-
-    def begins(self, first: str) -> bool:
-        """Whether a cursor could say this of the first column."""
-        return (_TIME if self.sorted_by[0] == "recheck_at" else _WORD).fullmatch(first) is not None
-
-
-def _groups(status: Status | None, due: bool) -> Sequence[_Group]:
-    if status is not None and status not in OPEN:
-        return [] if due else [_Group(_CLOSED, [status], ("status", "changed"), (status, _FAR))]
-    later = [s for s in (Status.WATCHING, Status.BLOCKED) if status in (None, s)]
-    groups: list[_Group] = []
-    if later:
-        groups.append(_Group(_DUE, later, ("recheck_at", "created"), ("", 0)))
-    if not due and status in (None, Status.ACTIVE):
-        groups.append(_Group(_ACTIVE, [Status.ACTIVE], ("priority", "created"), (0, 0)))
-    if not due and later:
-        groups.append(_Group(_LATER, later, ("recheck_at", "created"), ("", 0)))
-    return groups
-
-
-def _read_cursor(
-    cursor: str, filters: str, groups: Sequence[_Group]
-) -> tuple[str, int, tuple[str | int, int]]:
-    """Where a page ended: when the list was asked for, in which group, and the last row's place."""
-    match = _CURSOR.fullmatch(cursor)
-    if match is not None and match["filters"] != filters:
-        raise BadArgument(
-            "the cursor comes from a list with another status or due",
-            "Ask with the same ones, or leave the cursor out to begin at the top.",
-        )
-    number = int(match["group"]) if match else len(groups)
-    if match is None or number >= len(groups) or not groups[number].begins(match["first"]):
-        raise BadArgument(
-            f"cursor {cursor[:40]!r} is none that thread_list gave",
-            "Leave it out to begin at the top.",
-        )
-    first = match["first"]
-    place = int(first) if first.isdigit() else first, int(match["second"])
-    return match["asked"], number, place
-
-
-def _page(
-    tx: Reading,
-    threads: Sequence[Thread],
-    status: Status | None,
-    due: bool,
-    asked: str,
-    cursor: str = "",
-) -> ThreadPage:
+    page = page_of(tx, _groups(status, due), filters, limit, cursor, "thread_list")
+    threads = [thread_of(tx, row) for row in page.rows]
     if due:
-        found = [n for s, n in count_due(tx, asked).items() if status in (None, s)]
-        return ThreadPage(threads, sum(found), cursor, any(n > MOST_COUNTED for n in found))
+        found = [n for s, n in count_due(tx, page.asked).items() if status in (None, s)]
+        return ThreadPage(threads, sum(found), page.cursor, any(n > MOST_COUNTED for n in found))
     counts = tx.totals().threads
     wanted = [status] if status else OPEN
-    return ThreadPage(threads, sum(counts.get(s, 0) for s in wanted), cursor)
+    return ThreadPage(threads, sum(counts.get(s, 0) for s in wanted), page.cursor)
+
+
+def _groups(status: Status | None, due: bool) -> Sequence[Group]:
+    if status is not None and status not in OPEN:
+        return [] if due else [Group(_CLOSED, [status], ("status", "changed"), (status, FAR))]
+    later = [s for s in (Status.WATCHING, Status.BLOCKED) if status in (None, s)]
+    groups: list[Group] = []
+    if later:
+        groups.append(Group(_DUE, later, ("recheck_at", "created"), ("", 0)))
+    if not due and status in (None, Status.ACTIVE):
+        groups.append(Group(_ACTIVE, [Status.ACTIVE], ("priority", "created"), (0, 0)))
+    if not due and later:
+        groups.append(Group(_LATER, later, ("recheck_at", "created"), ("", 0)))
+    return groups
 
 
 def count_due(tx: Reading, asked: str = "") -> Mapping[Status, int]:

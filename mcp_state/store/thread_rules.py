@@ -16,8 +16,11 @@ from mcp_state.errors import (
     LeaseLost,
     VersionConflict,
 )
-from mcp_state.models import MOVES, OPEN, Lease, Place, Status
+from mcp_state.models import FALLEN, MOVES, OPEN, Lease, Place, Status
 from mcp_state.store.events import last_events_of
+from mcp_state.store.fact_rows import believed, find_fact, stored_fact
+from mcp_state.store.fact_rules import way_out
+from mcp_state.store.graphs import circle, path
 from mcp_state.store.text import fold, one_line, quoted, tidy_name
 from mcp_state.store.thread_rows import (
     COLUMNS,
@@ -26,6 +29,7 @@ from mcp_state.store.thread_rows import (
     find_row,
     lease_of,
     needs_of,
+    relies_of,
     stored_row,
 )
 from mcp_state.store.transaction import Reading, Row, Writing
@@ -33,7 +37,10 @@ from mcp_state.times import ago, duration, from_text, span, to_text, until
 
 _DEFAULT_RECHECK = timedelta(hours=24)
 _DEFAULT_PRIORITY = 5
-CLEARABLE = ("next_action", "waiting_on", "check", "evidence", "note", "places", "depends_on")
+CLEARABLE = (
+    *("next_action", "waiting_on", "check", "evidence", "note", "places", "depends_on"),
+    "relies_on",
+)
 SHORTEN = "Shorten it; long text belongs in the journal or in a memory block."
 
 
@@ -50,6 +57,7 @@ class Changes(TypedDict, total=False):
     note: str | None
     priority: int | None
     depends_on: Sequence[str] | None
+    relies_on: Sequence[str] | None
     criteria: Sequence[str] | None
     places: Sequence[Place] | None
     clear: Sequence[str]
@@ -280,6 +288,8 @@ def _check_needs_of_status(
             f"thread {shown!r} cannot be done: its new criteria were not checked",
             "Add the criteria first, mark them with thread_check, then set done.",
         )
+    if moved:
+        _check_facts(tx, shown, row, changes)
     if failing:
         more = f" and {len(failing) - 5} more" if len(failing) > 5 else ""
         raise EvidenceRequired(
@@ -287,6 +297,62 @@ def _check_needs_of_status(
             f"{', '.join(failing[:5])}{more}",
             "Mark each with thread_check when it holds.",
         )
+
+
+def _check_facts(tx: Writing, shown: str, row: Row | None, changes: Changes) -> None:
+    """Nothing is done on the strength of what does not hold."""
+    there: set[str] = set() if row is None else relies_of(tx, row["name"])
+    given = _given_facts(tx, shown, changes)
+    facts = [stored_fact(tx, name) for name in sorted(there if given is None else given)]
+    fallen = [fact for fact in facts if _does_not_hold(fact)]
+    if fallen:
+        named = [f"{one_line(f['shown'], 60)!r} ({_state(f)}; {believed(f)})" for f in fallen[:3]]
+        more = f" and {len(fallen) - 3} more" if len(fallen) > 3 else ""
+        raise EvidenceRequired(
+            f"thread {shown!r} cannot be done: it relies on what does not hold: "
+            f"{', '.join(named)}{more}",
+            f"{way_out(fallen[0])} or say with relies_on what the work rests on now "
+            '(clear=["relies_on"]: on nothing).',
+        )
+
+
+def _does_not_hold(fact: Row) -> bool:
+    """Whether it fell, or stands in the place of what fell and was never checked itself."""
+    return fact["trust"] in FALLEN or (fact["held"] is None and fact["replaces"] in FALLEN)
+
+
+def _state(fact: Row) -> str:
+    if fact["trust"] in FALLEN:
+        return fact["trust"]
+    return f"never checked, and what it said before was {fact['replaces']}"
+
+
+def wanted_facts(tx: Writing, shown: str, name: str, changes: Changes) -> set[str] | None:
+    """The names of the facts it will rely on, or None for no change."""
+    wanted = _given_facts(tx, shown, changes)
+    return None if wanted is None or wanted == relies_of(tx, name) else wanted
+
+
+def dropped_facts(tx: Writing, name: str, wanted: set[str]) -> str:
+    """In words, what a thread no longer relies on, so that it can be seen later."""
+    dropped = [stored_fact(tx, fact) for fact in sorted(relies_of(tx, name) - wanted)]
+    named = [f"{one_line(fact['shown'], 60)} ({fact['trust']})" for fact in dropped[:5]]
+    more = f" and {len(dropped) - 5} more" if len(dropped) > 5 else ""
+    return f"no longer relies on {', '.join(named)}{more}" if dropped else ""
+
+
+def _given_facts(tx: Writing, shown: str, changes: Changes) -> set[str] | None:
+    """The facts that were named; an empty list is what models send for what they leave out."""
+    if not changes.get("relies_on") and "relies_on" not in changes.get("clear", ()):
+        return None
+    given = changes.get("relies_on") or ()
+    if len(given) > tx.limits.items:
+        raise BadArgument(
+            f"relies_on names {len(given)} facts; thread {shown!r} can rely on at most "
+            f"{tx.limits.items}",
+            "Derive a fact from some of them, with because, and rely on that.",
+        )
+    return {find_fact(tx, one)["name"] for one in given}
 
 
 def wanted_needs(tx: Writing, shown: str, name: str, changes: Changes) -> set[str] | None:
@@ -300,36 +366,17 @@ def wanted_needs(tx: Writing, shown: str, name: str, changes: Changes) -> set[st
     for one in wanted:
         needed = fold(tidy_name(one, "depends_on"))
         if needed == name:
-            raise _cycle([shown, shown])
+            raise _circle([shown, shown])
         find_row(tx, one)
-        if path := _path(tx, needed, name):
-            raise _cycle([shown, *(stored_row(tx, step)["shown"] for step in path)])
+        if found := path(needed, name, lambda one: needs_of(tx, one)):
+            raise _circle([shown, *(stored_row(tx, step)["shown"] for step in found)])
         needs.add(needed)
     return None if needs == needs_of(tx, name) else needs
 
 
-def _path(tx: Reading, start: str, goal: str) -> list[str]:
-    """The chain of dependencies that leads from one thread to another; empty if none does."""
-    came_from: dict[str, str] = {start: ""}
-    waiting = [start]
-    while waiting:
-        here = waiting.pop()
-        if here == goal:
-            path = [here]
-            while came_from[path[-1]]:
-                path.append(came_from[path[-1]])
-            return path[::-1]
-        for needed in needs_of(tx, here) - came_from.keys():
-            came_from[needed] = here
-            waiting.append(needed)
-    return []
-
-
-def _cycle(path: Sequence[str]) -> BadArgument:
-    if len(path) > 12:
-        path = [*path[:6], f"… {len(path) - 10} more …", *path[-4:]]
+def _circle(names: Sequence[str]) -> BadArgument:
     return BadArgument(
-        f"that would be a circle of dependencies: {' -> '.join(path)}",
+        f"that would be a circle of dependencies: {circle(names, ' -> ')}",
         "Leave one of them out; nothing was changed.",
     )
 
@@ -369,7 +416,9 @@ def same(row: Row, fields: dict[str, Any]) -> bool:
     return all(row[column] == fields[column] for column in COLUMNS)
 
 
-def summary(old: Row | None, new: Row, criteria: int, needs: bool) -> str:
+def summary(
+    old: Row | None, new: Row, criteria: int = 0, links: Sequence[str] = (), dropped: str = ""
+) -> str:
     """The change in one line, for people who read it later."""
     moved = old is None or old["status"] != new["status"]
     if old is None:
@@ -378,12 +427,14 @@ def summary(old: Row | None, new: Row, criteria: int, needs: bool) -> str:
         words = [f"{old['status']} -> {new['status']}"]
     else:
         changed = [c for c in COLUMNS if old[c] != new[c] and c != "note"]
-        changed += ["depends_on"] if needs else []
+        changed += links
         words = [f"changed {', '.join(changed)}"] if changed else ["changed"]
     if new["status"] == Status.BLOCKED:
         words.append(f"(waiting on {new['waiting_on']})")
     if criteria:
         words.append(f"(+{criteria} criteria)")
+    if dropped:
+        words.append(f"({dropped})")
     if new["status"] == Status.DONE and moved:
         words.append(f"(evidence: {new['evidence']})")
     if new["note"] and (old is None or old["note"] != new["note"]):

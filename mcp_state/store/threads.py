@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Unpack
 
 from mcp_state.errors import BadArgument, IllegalTransition, LeaseLost
@@ -16,6 +17,7 @@ from mcp_state.models import (
 )
 from mcp_state.store import documents
 from mcp_state.store.events import last_events_of
+from mcp_state.store.fact_rows import carrying, fact_of, found_for, stored_fact, with_found
 from mcp_state.store.journal import tail
 from mcp_state.store.noun import Noun, reads, writes
 from mcp_state.store.run_rows import named_run
@@ -30,27 +32,32 @@ from mcp_state.store.thread_rows import (
     lease_of,
     list_threads,
     needs_of,
+    relies_of,
     row_of,
     stored_row,
     text_of,
     thread_of,
+    thread_with_found,
 )
 from mcp_state.store.thread_rules import (
     SHORTEN,
     Changes,
     check_lease,
     check_version,
+    dropped_facts,
     held_by,
     merged,
     new_criteria,
     reopening,
     same,
     summary,
+    wanted_facts,
     wanted_needs,
 )
 from mcp_state.store.transaction import Reading, Row, Writing
 from mcp_state.times import duration, span, to_text
 
+_MOST_UNDER = 60
 _INSERT = """
     INSERT INTO threads (
         project, name, shown, created, created_at, title, status, status_at, changed, changed_at,
@@ -74,10 +81,12 @@ _NEEDED_BY = """
     SELECT shown FROM needs JOIN threads ON threads.project = needs.project AND name = thread
     WHERE needs.project = :project AND needed = :name ORDER BY created LIMIT 20
 """
-_ADD_NEED = "INSERT INTO needs (project, thread, needed) VALUES (:project, :name, :needed)"
+_ADD_NEED = "INSERT INTO needs (project, thread, needed) VALUES (:project, :name, :other)"
 _DROP_NEED = """
-    DELETE FROM needs WHERE project = :project AND thread = :name AND needed = :needed
+    DELETE FROM needs WHERE project = :project AND thread = :name AND needed = :other
 """
+_ADD_FACT = "INSERT INTO relies (project, thread, fact) VALUES (:project, :name, :other)"
+_DROP_FACT = "DELETE FROM relies WHERE project = :project AND thread = :name AND fact = :other"
 _ADD_CRITERION = """
     INSERT INTO criteria (project, thread, number, text)
     VALUES (:project, :name, :number, :text)
@@ -113,10 +122,8 @@ _UNCLAIMABLE = """
 class Threads(Noun):
     """The queue of one project."""
 
-    @reads
-    def list(
+    async def list(
         self,
-        tx: Reading,
         *,
         status: Status | None = None,
         due: bool = False,
@@ -131,33 +138,56 @@ class Threads(Noun):
         Raises:
             BadArgument: the cursor is none of ours.
         """
-        return list_threads(tx, status, due, limit, cursor)
+        page = await self._list(status, due, limit, cursor)
+        found = await found_for(self.worktree, (), (p for t in page.threads for p in t.relies_on))
+        return replace(page, threads=[thread_with_found(one, found) for one in page.threads])
 
     @reads
-    def get(self, tx: Reading, thread: str) -> ThreadDetail:
+    def _list(
+        self, tx: Reading, status: Status | None, due: bool, limit: int, cursor: str
+    ) -> ThreadPage:
+        return list_threads(tx, status, due, limit, cursor)
+
+    async def get(self, thread: str) -> ThreadDetail:
         """All of one thread, with its last journal entries and changes.
+
+        The facts that it relies on come with what the addresses of their checks lead to now.
 
         Raises:
             NotFound: there is no such thread.
         """
+        detail = await self._get(thread)
+        found = await found_for(self.worktree, [*detail.facts, *detail.under])
+        return replace(
+            detail,
+            facts=[with_found(fact, found) for fact in detail.facts],
+            under=[with_found(fact, found) for fact in detail.under],
+            thread=thread_with_found(detail.thread, found),
+        )
+
+    @reads
+    def _get(self, tx: Reading, thread: str) -> ThreadDetail:
         row = find_row(tx, thread)
         name = row["name"]
         events, earlier = last_events_of(tx, "thread", name, 10)
         needed = tx.all(NEEDED, {"name": name})
+        facts = [fact_of(tx, stored_fact(tx, fact)) for fact in sorted(relies_of(tx, name))]
+        names = {fact.name for fact in facts}
+        itself = thread_of(tx, row)
         return ThreadDetail(
-            thread=thread_of(tx, row),
+            thread=itself,
             criteria=[criterion_of(c) for c in tx.all(CRITERIA, {"name": name})],
             history=events,
             earlier=earlier,
             journal=tail(tx, 5, thread=name).entries,
             needed_by=[r["shown"] for r in tx.all(_NEEDED_BY, {"name": name})],
             unfinished=[r["shown"] for r in needed if r["status"] != Status.DONE],
+            facts=facts,
+            under=[fact for fact in carrying(tx, [itself], _MOST_UNDER) if fact.name not in names],
         )
 
-    @writes
-    def set(
+    async def set(
         self,
-        tx: Writing,
         thread: str,
         *,
         run: str = "",
@@ -169,14 +199,32 @@ class Threads(Noun):
 
         Raises:
             BadArgument: fields contradict each other or the status.
-            NotFound: a dependency or the run does not exist.
+            NotFound: a dependency, a fact or the run does not exist.
             VersionConflict: it moved on since `expected_version` (0: it must not exist).
             Held: somebody holds it and no token was given.
             LeaseLost: the token is not the current one.
             IllegalTransition: the status cannot change like that.
-            EvidenceRequired: done without proof, or with criteria that do not pass.
+            EvidenceRequired: done without proof, with criteria that do not pass, or relying on
+                a fact that is refuted or stale.
             OverLimit: a text is too long.
         """
+        stored = await self._set(thread, run, expected_version, lease_token, **changes)
+        return await self._looked_up(stored)
+
+    async def _looked_up(self, thread: Thread) -> Thread:
+        found = await found_for(self.worktree, (), thread.relies_on)
+        return thread_with_found(thread, found)
+
+    @writes
+    def _set(
+        self,
+        tx: Writing,
+        thread: str,
+        run: str,
+        expected_version: int | None,
+        lease_token: int | None,
+        **changes: Unpack[Changes],
+    ) -> Thread:
         shown = tx.name(thread, "thread")
         name = fold(shown)
         tx.subject = ("thread", name)
@@ -195,12 +243,19 @@ class Threads(Noun):
         fields = merged(tx, shown, row, changes)
         fields |= {"name": name, "shown": shown}
         needs = wanted_needs(tx, shown, name, changes)
+        relies = wanted_facts(tx, shown, name, changes)
         criteria = new_criteria(tx, shown, row, changes.get("criteria") or ())
-        if row is not None and needs is None and not criteria and same(row, fields):
+        links = [
+            link for link, new in (("depends_on", needs), ("relies_on", relies)) if new is not None
+        ]
+        if row is not None and not links and not criteria and same(row, fields):
             return thread_of(tx, row, unchanged=True)
+        dropped = dropped_facts(tx, name, relies) if relies is not None else ""
         tx.run(_INSERT if row is None else _UPDATE, fields)
         if needs is not None:
-            _set_needs(tx, name, needs)
+            _set_links(tx, name, needs_of(tx, name), needs, _ADD_NEED, _DROP_NEED)
+        if relies is not None:
+            _set_links(tx, name, relies_of(tx, name), relies, _ADD_FACT, _DROP_FACT)
         for number, text in criteria:
             tx.run(_ADD_CRITERION, {"name": name, "number": number, "text": text})
         if fields["status"] not in OPEN and row is not None:
@@ -208,19 +263,13 @@ class Threads(Noun):
             tx.run(_LEASE, {"name": name, "token": token, "holder": None, "until": None})
         stored = stored_row(tx, name)
         after = row_of(tx, stored)
-        words = summary(row, stored, len(criteria), needs is not None)
+        words = summary(row, stored, len(criteria), links, dropped)
         tx.event("set" if row is not None else "create", words, after, version=after["version"])
         _index(tx, stored)
         return thread_of(tx, stored)
 
-    @writes
-    def claim(
-        self,
-        tx: Writing,
-        thread: str = "",
-        *,
-        lease: str = "30m",
-        lease_token: int | None = None,
+    async def claim(
+        self, thread: str = "", *, lease: str = "30m", lease_token: int | None = None
     ) -> Thread | NothingToClaim:
         """Take, or with the current token extend, a lease; without `thread`, of the best one.
 
@@ -233,6 +282,13 @@ class Threads(Noun):
             LeaseLost: the token is not the current one.
             IllegalTransition: the thread is done or dropped.
         """
+        claimed = await self._claim(thread, lease, lease_token)
+        return await self._looked_up(claimed) if isinstance(claimed, Thread) else claimed
+
+    @writes
+    def _claim(
+        self, tx: Writing, thread: str, lease: str, lease_token: int | None
+    ) -> Thread | NothingToClaim:
         length = duration(lease, "lease")
         if not thread:
             if lease_token:
@@ -355,17 +411,19 @@ def move(tx: Writing, row: Row, changes: Changes) -> None:
     tx.run(_UPDATE, merged(tx, shown, row, changes) | {"name": name, "shown": shown})
     stored = stored_row(tx, name)
     after = row_of(tx, stored)
-    words = summary(row, stored, 0, False)
+    words = summary(row, stored)
     tx.event("set", words, after, version=after["version"], subject=("thread", name))
     _index(tx, stored)
 
 
-def _set_needs(tx: Writing, name: str, needs: set[str]) -> None:
-    there = needs_of(tx, name)
-    for needed in there - needs:
-        tx.run(_DROP_NEED, {"name": name, "needed": needed})
-    for needed in needs - there:
-        tx.run(_ADD_NEED, {"name": name, "needed": needed})
+def _set_links(
+    tx: Writing, name: str, there: set[str], wanted: set[str], add: str, drop: str
+) -> None:
+    """Make a thread lead to these, and to no others."""
+    for other in sorted(there - wanted):
+        tx.run(drop, {"name": name, "other": other})
+    for other in sorted(wanted - there):
+        tx.run(add, {"name": name, "other": other})
 
 
 def _index(tx: Writing, row: Row) -> None:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mcp_state.errors import OverLimit, ProjectUnknown, SecretRefused
-from mcp_state.models import Actor, Caller, Event, Limits, RunStatus, Status, Totals
+from mcp_state.models import Actor, Caller, Event, Limits, RunStatus, Status, Totals, Trust
 from mcp_state.store.text import LONGEST_NAME, WITHIN, clean, credential_in, fold, tidy_name
 from mcp_state.times import Clock, from_text, to_text
 
@@ -22,7 +22,8 @@ _BY_ANCHOR = "SELECT project FROM directories WHERE anchor = :anchor"
 _BY_NAME = "SELECT project FROM project_names WHERE name = :name"
 _PROJECT = """
     SELECT shown, last_event, active, watching, blocked, done, dropped, journal, memory,
-        open, completed, failed, abandoned, stopped
+        open, completed, failed, abandoned, stopped,
+        provisional, trusted, stale, refuted, archival
     FROM projects WHERE id = :project
 """
 _KNOWN = "SELECT shown FROM projects WHERE merged_into IS NULL ORDER BY last_event DESC LIMIT 30"
@@ -295,6 +296,7 @@ def totals_of(row: Row, how: str = "", remark: str = "") -> Totals:
         memory=row["memory"],
         runs={status.value: row[status.value] for status in RunStatus},
         stopped=row["stopped"],
+        facts={trust.value: row[trust.value] for trust in Trust},
         remark=remark,
     )
 

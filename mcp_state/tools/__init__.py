@@ -1,6 +1,16 @@
 """The one list of all tools."""
 
-from mcp_state.tools import blobs, handoffs, journal, memory, op, orientation, runs, threads
+from mcp_state.tools import (
+    blobs,
+    handoffs,
+    journal,
+    memory,
+    op,
+    orientation,
+    runs,
+    threads,
+    truth,
+)
 from mcp_state.tools.spec import Spec
 
 ALL_TOOLS: tuple[Spec, ...] = (
@@ -9,6 +19,7 @@ ALL_TOOLS: tuple[Spec, ...] = (
     *threads.TOOLS,
     *journal.TOOLS,
     *runs.TOOLS,
+    *truth.TOOLS,
     *blobs.TOOLS,
     *handoffs.TOOLS,
     *op.TOOLS,

@@ -31,7 +31,7 @@ async def journal_append(
 
 async def journal_tail(
     ctx: Ctx,
-    limit: Annotated[int, described("default 10, at most 100")] = 10,
+    limit: int = 10,
     before: Annotated[int | None, described("entry number; pages back")] = None,
     since: Annotated[int | None, described("entry number; reads forward")] = None,
     thread: str = "",

@@ -47,7 +47,7 @@ async def memory_append(
     key: str,
     text: Annotated[str, described("added as is at the end")],
     run_id: str = "",
-    expected_version: Expected = None,
+    expected_version: int | None = None,
     idempotency_key: Once = "",
 ) -> MemoryBlock:
     """Add to the end of a block, so that parallel writers all survive; memory_set replaces."""

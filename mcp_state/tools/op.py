@@ -15,8 +15,8 @@ async def state_op(
 ) -> Outcome:
     """Call a tool that is not listed here.
 
-    history, run_begin (with a budget), run_list, handoff_create, handoff_accept, memory_delete,
-    memory_restore, thread_release.
+    history, run_begin (with a budget), run_list, fact_trace, handoff_create, handoff_accept,
+    memory_delete, memory_restore, thread_release.
     """
     if op.strip().lower() == "help":
         return Outcome(None, _help(ctx.unlisted()))

@@ -16,7 +16,7 @@ async def orient(
     max_tokens: Annotated[int, described("default 2000")] = 2000,
     since: Annotated[int | None, described("event number")] = None,
 ) -> Packet:
-    """Where the work stands: news, threads, memory, journal, and what to write back.
+    """Where the work stands: news, threads, facts to check, memory, journal, what to write back.
 
     Call it first at every start, and after a compaction.
     """
@@ -26,12 +26,14 @@ async def orient(
 async def search(
     ctx: Ctx,
     query: Annotated[str, described("plain words or parts of words")],
-    kinds: Annotated[list[str] | None, described("memory, thread, journal, run, blob")] = None,
+    kinds: Annotated[
+        list[str] | None, described("memory, thread, journal, run, fact, blob")
+    ] = None,
     run_id: str = "",
     limit: Annotated[int, described("default 10, at most 50")] = 10,
     cursor: str = "",
 ) -> SearchPage:
-    """Find text in memory, threads, journal and runs before you ask or redo something."""
+    """Find text in memory, threads, journal, facts and runs before you ask or redo something."""
     return await ctx.state.search.find(
         query, kinds=kinds or (), run=run_id, limit=page_size(limit, 50), cursor=cursor
     )

@@ -41,9 +41,7 @@ async def run_checkpoint(
     done: int | None = None,
     total: int | None = None,
     thread: str = "",
-    expected_number: Annotated[
-        int | None, described("of the last one; refuse if it moved on")
-    ] = None,
+    expected_number: Annotated[int | None, described("of the last one")] = None,
 ) -> CheckpointMade:
     """Keep a snapshot of a long run that never changes; begins the run if it is new.
 

@@ -16,7 +16,6 @@ from mcp_state.models import (
 )
 from mcp_state.store.thread_rules import parse_status, place_of
 from mcp_state.tools.arguments import described
-from mcp_state.tools.memory import Expected
 from mcp_state.tools.orientation import page_size
 from mcp_state.tools.spec import Ctx, Spec, View
 
@@ -44,7 +43,7 @@ async def thread_list(
     ctx: Ctx,
     status: StatusName | None = None,
     due: bool = False,
-    limit: Annotated[int, described("default 20, at most 100")] = 20,
+    limit: int = 20,
     cursor: str = "",
 ) -> ThreadPage:
     """Open threads in the order to work on them: due, then active by priority."""
@@ -74,17 +73,18 @@ async def thread_set(
     note: Annotated[str, described("why")] = "",
     priority: Annotated[int | None, described("1 first … 9 last")] = None,
     depends_on: list[str] | None = None,
+    relies_on: Annotated[list[str] | None, described("facts")] = None,
     criteria: Annotated[list[str] | None, described("added; texts never change")] = None,
     places: Places = None,
     run_id: str = "",
     clear: Annotated[list[str] | None, described("fields to empty")] = None,
-    expected_version: Expected = None,
+    expected_version: int | None = None,
     lease_token: Token = None,
 ) -> Thread:
     """Create a thread (a line of work) or change what is given of it.
 
     active: work on it now. watching: look again later. blocked needs waiting_on. done needs
-    evidence, and criteria that pass. dropped, and reopening to active, need a note.
+    evidence, criteria that pass, facts that hold. dropped, and reopening to active, need a note.
     Fails with `held` or `lease_lost` if another holds it.
     """
     return await ctx.state.threads.set(
@@ -99,6 +99,7 @@ async def thread_set(
         note=note or None,
         priority=priority,
         depends_on=depends_on,
+        relies_on=relies_on,
         criteria=criteria,
         places=None if places is None else [place_of(place) for place in places],
         run=run_id,

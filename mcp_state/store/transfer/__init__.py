@@ -91,10 +91,11 @@ class Transfer(Noun):
         """Bring what an export holds into the project; nothing that is there is overwritten.
 
         What is there already is left alone, so that importing a file again changes nothing. What
-        goes on in the file goes on here. A thread, block or run that has parted from the one of
-        that name is kept apart as `NAME (from SOURCE)`. Without a project of its own, the caller
-        gets that of the file. The whole file is checked before anything is written, and all of it
-        is one transaction.
+        goes on in the file goes on here. A thread, block, run, fact or objective that has parted
+        from the one of that name is kept apart as `NAME (from SOURCE)`. A fact falls where what it
+        rests on does not hold here, or says something else here. Without a project of its own, the
+        caller gets that of the file.
+        The whole file is checked before anything is written, and all of it is one transaction.
 
         Raises:
             BadArgument: it is no export, or not as it was written: with the line, and what is

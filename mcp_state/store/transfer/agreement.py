@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from mcp_state.store.graphs import in_circles
 from mcp_state.store.text import fold
 from mcp_state.store.transaction import Row
 from mcp_state.store.transfer.staging import Staging
@@ -91,6 +92,72 @@ _FAULTS: tuple[tuple[str, str], ...] = (
         """,
         "a {} that leads to no entry",
     ),
+    (
+        """
+        SELECT line, 'thread' AS what FROM rows, json_each(data, '$.relies_on') AS fact
+        WHERE rows.kind = 'thread' AND NOT EXISTS (
+            SELECT 1 FROM units
+            WHERE units.kind = 'fact' AND units.name = fact.value AND shown IS NOT NULL
+        ) ORDER BY line LIMIT 1
+        """,
+        "a {} that relies on a fact that is not in the file",
+    ),
+    (
+        """
+        SELECT line, 'fact' AS what
+        FROM rows, json_each(data, '$.reasons') AS reason, json_each(reason.value) AS premise
+        WHERE rows.kind = 'fact' AND NOT EXISTS (
+            SELECT 1 FROM units
+            WHERE units.kind = 'fact' AND units.name = premise.value AND shown IS NOT NULL
+        ) ORDER BY line LIMIT 1
+        """,
+        "a {} that rests on one that is not in the file",
+    ),
+    (
+        """
+        SELECT rows.line, 'fact' AS what FROM rows LEFT JOIN events ON events.seq = (
+            SELECT max(seq) FROM events
+            WHERE unit_kind = 'fact' AND unit = rows.unit AND operation = 'verify'
+        )
+        WHERE rows.kind = 'fact' AND json_extract(data, '$.verified') IS NOT NULL AND (
+            json_extract(data, '$.verified'), json_extract(data, '$.verified_at'),
+            json_extract(data, '$.verified_by'), json_extract(data, '$.held')
+        ) IS NOT (events.seq, at, actor, json_extract(events.row, '$.held'))
+        ORDER BY rows.line LIMIT 1
+        """,
+        "the last verification of the {} is not what its events say",
+    ),
+    (
+        """
+        SELECT rows.line, 'fact' AS what FROM rows LEFT JOIN events ON events.seq = (
+            SELECT max(seq) FROM events
+            WHERE unit_kind = 'fact' AND unit = rows.unit
+                AND (operation = 'supersede' OR operation = 'record' AND version = 1)
+        )
+        WHERE rows.kind = 'fact' AND (
+            json_extract(data, '$.stated'), json_extract(data, '$.stated_at'),
+            json_extract(data, '$.stated_by')
+        ) IS NOT (events.seq, at, actor)
+        ORDER BY rows.line LIMIT 1
+        """,
+        "the {} was not stated when its events say",
+    ),
+    (
+        """
+        SELECT line, 'fact' AS what FROM (
+            SELECT line, unit, premise.value AS premise,
+                json_extract(data, '$.given[' || reason.key || '][' || premise.key || ']') AS given
+            FROM rows, json_each(data, '$.reasons') AS reason, json_each(reason.value) AS premise
+            WHERE rows.kind = 'fact'
+        ) AS reasons
+        WHERE given <> 0 AND NOT EXISTS (
+            SELECT 1 FROM events
+            WHERE seq = given AND unit_kind = 'fact' AND events.unit IN (reasons.unit, premise)
+                AND operation IN ('record', 'supersede')
+        ) ORDER BY line LIMIT 1
+        """,
+        "a {} with a reason that no event gave",
+    ),
 )
 _NEWEST = """
     SELECT rows.line, rows.kind, rows.data, newest.seq AS newest, newest.row AS said,
@@ -115,6 +182,12 @@ _NEWEST = """
     LEFT JOIN events AS changed ON changed.seq = rows.event
     WHERE rows.kind = :kind ORDER BY rows.line
 """
+_PREMISES = """
+    SELECT unit, premise.value AS premise
+    FROM rows, json_each(data, '$.reasons') AS reason, json_each(reason.value) AS premise
+    WHERE rows.kind = 'fact'
+"""
+_LINE = "SELECT line FROM units WHERE kind = 'fact' AND name = :name"
 _ENTRIES = """
     SELECT rows.line, rows.kind, rows.data, events.seq AS newest, events.row AS said, at, actor,
         NULL AS version, 1 AS its_own, '[]' AS passing, '' AS versions
@@ -139,8 +212,13 @@ _SAID: Mapping[str, Sequence[str]] = {
     "journal": ("id", "kind", "thread", "run", "text"),
     "blob": ("version", "sha256", "bytes", "characters", "summary", "expires_at"),
     "handoff": ("recipient", "note", "exported_at", "accepted_at"),
+    "fact": (
+        *("version", "statement", "replaces", "check", "source", "trust", "recheck_after"),
+        *("recheck_at", "verified_at", "held", "evidence", "baseline"),
+    ),
+    "objective": ("version", "objective", "intent", "reason"),
 }
-_VERSIONED = ("thread", "run", "memory", "blob")
+_VERSIONED = ("thread", "run", "memory", "blob", "fact", "objective")
 _NAMES = ("thread", "run")
 
 
@@ -154,7 +232,16 @@ def contradiction(staging: Staging) -> tuple[int, str] | None:
         rows = staging.each(_ENTRIES if kind == "journal" else _NEWEST, {"kind": kind})
         for line, key in _contradictions(kind, rows):
             return line, f"{key!r} of the {kind} is not what its events say"
-    return None
+    return _circle(staging)
+
+
+def _circle(staging: Staging) -> tuple[int, str] | None:
+    """The first fact that is its own reason, by way of others."""
+    circles = in_circles((row["unit"], row["premise"]) for row in staging.each(_PREMISES))
+    if not circles:
+        return None
+    line = min(staging.scalar(_LINE, {"name": name}) for name in circles)
+    return line, "a fact in a circle of reasons"
 
 
 def _contradictions(kind: str, rows: Iterator[Row]) -> Iterator[tuple[int, str]]:
@@ -171,6 +258,8 @@ def _contradictions(kind: str, rows: Iterator[Row]) -> Iterator[tuple[int, str]]
                 yield row["line"], key
         if kind == "thread":
             yield from ((row["line"], key) for key in _of_thread(row, said, values))
+        elif kind == "fact" and _reasons(said) != _reasons(values):
+            yield row["line"], "reasons"
         yield from ((row["line"], key) for key in _of_change(kind, row, values))
 
 
@@ -180,11 +269,16 @@ def _same_name(kind: str, key: str, said: Mapping[str, Any], values: Mapping[str
 
 
 def _of_thread(row: Row, said: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[str]:
-    needed = {fold(str(name)) for name in said.get("depends_on", ())}
-    if needed != {fold(name) for name in values["depends_on"]}:
-        yield "depends_on"
+    for key in ("depends_on", "relies_on"):
+        named = {fold(str(name)) for name in said.get(key, ())}
+        if named != {fold(name) for name in values[key]}:
+            yield key
     if said.get("passing", []) != json.loads(row["passing"]):
         yield "passing"
+
+
+def _reasons(row: Mapping[str, Any]) -> Sequence[set[str]]:
+    return [{fold(str(name)) for name in reason} for reason in row.get("reasons", ())]
 
 
 def _of_change(kind: str, row: Row, values: Mapping[str, Any]) -> Iterator[str]:

@@ -21,6 +21,10 @@ ROWS: Mapping[str, str] = {
                 SELECT needed FROM needs
                 WHERE needs.project = threads.project AND thread = threads.name ORDER BY needed
             )) AS depends_on,
+            (SELECT json_group_array(fact) FROM (
+                SELECT fact FROM relies
+                WHERE relies.project = threads.project AND thread = threads.name ORDER BY fact
+            )) AS relies_on,
             coalesce((
                 SELECT uses FROM documents
                 WHERE documents.project = threads.project AND kind = 'thread'
@@ -91,6 +95,36 @@ ROWS: Mapping[str, str] = {
             accepted_by
         FROM handoffs WHERE project = :project ORDER BY key
     """,
+    "fact": """
+        SELECT shown AS name, created, created_at, changed, changed_at, changed_by, version,
+            statement, stated, stated_at, stated_by, replaces, "check", source, trust, trust_at,
+            recheck_after, recheck_at, verified, verified_at, verified_by, held, evidence, baseline,
+            (SELECT json_group_array(json(reason)) FROM (
+                SELECT json_group_array(premise) AS reason FROM (
+                    SELECT reason AS number, premise FROM premises
+                    WHERE premises.project = facts.project AND fact = facts.name
+                    ORDER BY reason, premise
+                ) GROUP BY number ORDER BY number
+            )) AS reasons,
+            (SELECT json_group_array(json(reason)) FROM (
+                SELECT json_group_array(given) AS reason FROM (
+                    SELECT reason AS number, given FROM premises
+                    WHERE premises.project = facts.project AND fact = facts.name
+                    ORDER BY reason, premise
+                ) GROUP BY number ORDER BY number
+            )) AS given,
+            coalesce((
+                SELECT uses FROM documents
+                WHERE documents.project = facts.project AND kind = 'fact'
+                    AND documents.name = facts.name
+            ), 0) AS uses
+        FROM facts WHERE project = :project ORDER BY facts.name
+    """,
+    "objective": """
+        SELECT shown AS name, created, created_at, changed, changed_at, changed_by, version,
+            objective, intent, reason
+        FROM objectives WHERE project = :project ORDER BY name
+    """,
     "idempotency": """
         SELECT operation, key, digest, seq
         FROM idempotency WHERE project = :project ORDER BY operation, key
@@ -114,8 +148,8 @@ class Exporter:
     def write(self) -> None:
         """Write all lines but the first and the last."""
         totals = self._tx.totals()
-        rows = totals.all_threads + totals.journal + totals.memory + sum(totals.runs.values())
-        self._meter.expect(totals.event + rows)
+        rows = totals.all_threads + totals.all_facts + totals.journal + totals.memory
+        self._meter.expect(totals.event + rows + sum(totals.runs.values()))
         for kind, sql in ROWS.items():
             for row in self._tx.each(sql):
                 self._write({kind: self._row(kind, row)})

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
+from mcp_state import lookups
 from mcp_state.errors import BadArgument
 from mcp_state.git import GitState
 from mcp_state.store.events import KINDS as KINDS_OF_EVENTS
@@ -99,6 +101,21 @@ def _is_list_of(value: object, fits: Callable[[Any], bool]) -> bool:
     return isinstance(value, list) and all(fits(item) for item in cast(list[Any], value))
 
 
+def _is_reason(value: object) -> bool:
+    return value != [] and _is_list_of(value, _is_reference)
+
+
+def _is_numbers(value: object) -> bool:
+    return _is_list_of(value, _is_number)
+
+
+def _is_baseline(value: object) -> bool:
+    try:
+        return bool(lookups.from_json(json.dumps(value)))
+    except (ValueError, TypeError):
+        return False
+
+
 _TEXT = Field("a text", _is_text)
 _NAME = Field(f"a name of at most {LONGEST_NAME} characters in one line", _is_name)
 _KEY = Field("a key", _is_reference)
@@ -140,6 +157,9 @@ FIELDS: Mapping[str, Mapping[str, Field]] = {
         "places": Field("a list of places", lambda value: _is_list_of(value, _is_place), "json"),
         "depends_on": Field(
             "a list of threads", lambda value: _is_list_of(value, _is_reference), "json"
+        ),
+        "relies_on": Field(
+            "a list of facts", lambda value: _is_list_of(value, _is_reference), "json"
         ),
         "uses": _NUMBER,
     },
@@ -269,10 +289,70 @@ FIELDS: Mapping[str, Mapping[str, Field]] = {
         "accepted_at": _maybe(_TIME_OF),
         "accepted_by": _maybe(_BY),
     },
+    "fact": {
+        "name": _NAME,
+        "created": _EVENT,
+        "created_at": _TIME_OF,
+        "changed": _EVENT,
+        "changed_at": _TIME_OF,
+        "changed_by": _BY,
+        "version": _NUMBER,
+        "statement": _TEXT,
+        "stated": _EVENT,
+        "stated_at": _TIME_OF,
+        "stated_by": _BY,
+        "replaces": _TEXT,
+        "check": _TEXT,
+        "source": _TEXT,
+        "trust": _TEXT,
+        "trust_at": _TIME_OF,
+        "recheck_after": _NUMBER,
+        "recheck_at": _maybe(_TIME_OF),
+        "verified": _maybe(_EVENT),
+        "verified_at": _maybe(_TIME_OF),
+        "verified_by": _maybe(_BY),
+        "held": _maybe(_FLAG),
+        "evidence": _TEXT,
+        "baseline": _maybe(Field("what an address led to", _is_baseline, "json")),
+        "reasons": Field(
+            "a list of lists of facts", lambda value: _is_list_of(value, _is_reason), "json"
+        ),
+        "given": Field(
+            "a list of lists of numbers", lambda value: _is_list_of(value, _is_numbers), "json"
+        ),
+        "uses": _NUMBER,
+    },
+    "objective": {
+        "name": _NAME,
+        "created": _EVENT,
+        "created_at": _TIME_OF,
+        "changed": _EVENT,
+        "changed_at": _TIME_OF,
+        "changed_by": _BY,
+        "version": _NUMBER,
+        "objective": _TEXT,
+        "intent": _TEXT,
+        "reason": _TEXT,
+    },
     "idempotency": {"operation": _TEXT, "key": _TEXT, "digest": _TEXT, "seq": _NUMBER},
 }
 """What there is besides events, in the order of the file. Columns that triggers count are left out;
-`uses` is how often search saw it written or referred to."""
+`uses` is how often search saw it written or referred to. `given` holds, for each premise in
+`reasons`, the event with which it was given, or 0 for one that was given for another statement."""
+
+SINCE_2: Mapping[str, Mapping[str, Any]] = {"thread": {"relies_on": []}}
+"""What lines have since the second format, and what it means that the first one has it not."""
+_OF_1: Mapping[str, Mapping[str, Field]] = {
+    kind: {key: field for key, field in fields.items() if key not in SINCE_2.get(kind, ())}
+    for kind, fields in FIELDS.items()
+    if kind not in ("fact", "objective")
+}
+
+
+def fields_of(number: int) -> Mapping[str, Mapping[str, Field]]:
+    """What there is besides events in a file of this format."""
+    return FIELDS if number > 1 else _OF_1
+
 
 EVENT: Mapping[str, Field] = {
     "event": _EVENT,

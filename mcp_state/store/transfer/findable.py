@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from mcp_state.store import blobs, documents, memory, run_rows, thread_rows
+from mcp_state.store import blobs, documents, fact_rows, memory, run_rows, thread_rows
 from mcp_state.store.text import fold, within
 from mcp_state.store.transaction import Params, Row, Writing
 from mcp_state.store.transfer.meter import Meter
@@ -76,6 +76,7 @@ class Documents:
             ("run", self._run),
             ("memory", self._block),
             ("blob", self._blob),
+            ("fact", self._fact),
         ):
             for row in self._staging.each(_ROWS_BY_AGE, {"kind": kind}):
                 self._staging.line = row["line"]
@@ -133,6 +134,10 @@ class Documents:
         now = self._tx.one(_BLOB_ROW, {"key": row["target"]})
         assert now is not None
         self._put(row, "blob", now["key"], now["key"], blobs.text_of(now), now["changed"])
+
+    def _fact(self, row: Row) -> None:
+        now = fact_rows.stored_fact(self._tx, row["target"])
+        self._put(row, "fact", now["name"], now["shown"], fact_rows.text_of(now), now["changed"])
 
     def _put(
         self, row: Row, kind: str, name: str, shown: str, text: str, seq: int, run: str = ""

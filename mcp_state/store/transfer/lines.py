@@ -32,7 +32,8 @@ from mcp_state.store.transfer.fields import (
     is_format,
 )
 
-FORMAT = 1
+FORMAT = 2
+"""The second has facts and objectives, and what threads rely on. The first is read too."""
 LONGEST_LINE = 64 << 20
 """Bytes: a blob of 10 MiB of which every character has to be escaped, and its columns."""
 _LONGEST_HEADER = 1 << 16
@@ -60,18 +61,22 @@ decode = json.JSONDecoder(parse_constant=_no_number).decode
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The first line: which project, how many events, and the handoff it was made for, if any."""
+    """The first line: which project, how many events, and the handoff it was made for, if any.
+
+    `format` is that of the file.
+    """
 
     project: str
     events: int
     at: str
     version: str
     handoff: str = ""
+    format: int = FORMAT
 
     def line(self) -> Line:
         """The line itself."""
         kept = {key: value for key, value in dataclasses.asdict(self).items() if value != ""}
-        return {MAGIC: FORMAT, **kept}
+        return {MAGIC: kept.pop("format"), **kept}
 
 
 class LineWriter:
@@ -168,7 +173,8 @@ class LineReader:
         self._check_end_of_line(data)
         self.check(line, HEADER_OF_HANDOFF if "handoff" in line else HEADER, "the first line")
         self._hash.update(data)
-        return Header(**{key: value for key, value in line.items() if key != MAGIC})
+        kept = {key: value for key, value in line.items() if key != MAGIC}
+        return Header(**kept, format=line[MAGIC])
 
     def lines(self) -> Iterator[Line]:
         """The lines between the first and the last; it ends when the last one was compared.

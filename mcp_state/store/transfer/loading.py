@@ -13,7 +13,14 @@ from mcp_state.errors import SecretRefused
 from mcp_state.store.text import WITHIN, credential_in, fold, may_hold_credential
 from mcp_state.store.transfer.agreement import contradiction
 from mcp_state.store.transfer.exporting import message_text
-from mcp_state.store.transfer.fields import ACTOR, EVENT, EVENT_WITHIN, FIELDS, Line
+from mcp_state.store.transfer.fields import (
+    ACTOR,
+    EVENT,
+    EVENT_WITHIN,
+    SINCE_2,
+    Line,
+    fields_of,
+)
 from mcp_state.store.transfer.identity import identity, side_of
 from mcp_state.store.transfer.lines import LineReader, decode, texts_in
 from mcp_state.store.transfer.staging import IN_RUNS, Staging
@@ -39,6 +46,7 @@ _EVENT = """
 """
 _HANDOFF = "SELECT 1 FROM units WHERE kind = 'handoff' AND name = :key AND shown IS NOT NULL"
 
+_NAMED = ("thread", "memory", "fact", "objective")
 _OF_RUNS = ("run", "transcript", "trace")
 _EVENT_OF = {
     "thread": "changed",
@@ -51,6 +59,8 @@ _EVENT_OF = {
     "journal": "seq",
     "blob": "changed",
     "handoff": "created",
+    "fact": "changed",
+    "objective": "changed",
 }
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "criterion": ("thread", "number"),
@@ -111,6 +121,7 @@ class _Loader:
     def __init__(self, staging: Staging, allow_secrets: bool) -> None:
         self._staging = staging
         self._reader = staging.reader
+        self._fields = fields_of(staging.header.format)
         self._allow_secrets = allow_secrets
         self._events = 0
         self._actors: dict[tuple[str, ...], int] = {}
@@ -121,7 +132,8 @@ class _Loader:
             self._add_event(line)
         else:
             kinds = list(line)
-            if len(kinds) != 1 or kinds[0] not in FIELDS or not isinstance(line[kinds[0]], dict):
+            known = len(kinds) == 1 and kinds[0] in self._fields
+            if not known or not isinstance(line[kinds[0]], dict):
                 raise self._reader.refusal(f"what is {', '.join(map(repr, kinds[:5]))}?")
             if self._events:
                 raise self._reader.refusal(f"a {kinds[0]} stands among the events")
@@ -144,7 +156,7 @@ class _Loader:
             raise self._reader.refusal("the handoff that it names is not in the file", 1)
 
     def _add_row(self, kind: str, row: dict[str, Any]) -> None:
-        fields = FIELDS[kind]
+        fields = self._fields[kind]
         self._reader.check(row, fields, f"the {kind}")
         for key, field in fields.items():
             value = row[key]
@@ -154,6 +166,7 @@ class _Loader:
                 raise self._reader.refusal(f"{key!r} of the {kind} is {value}, which is no event")
             elif field.means in ("thread", "run"):
                 row[key] = fold(row[key])
+        row = {**SINCE_2.get(kind, {}), **row}
         self._check_content(kind, row)
         unit_kind, unit, shown = _unit_of_row(kind, row)
         key = (_key_part(column, row[column]) for column in _KEYS.get(kind, ("name",)))
@@ -187,6 +200,12 @@ class _Loader:
                 raise self._reader.refusal("the text of the blob is not what its hash says")
         elif kind == "message":
             row["message"] = self._message(row["message"])
+        elif kind == "thread":
+            row["relies_on"] = list(map(fold, row["relies_on"]))
+        elif kind == "fact":
+            row["reasons"] = [list(map(fold, reason)) for reason in row["reasons"]]
+            if list(map(len, row["reasons"])) != list(map(len, row["given"])):
+                raise self._reader.refusal("'given' of the fact does not go with its 'reasons'")
 
     def _message(self, message: object) -> str:
         """The text of a message, which may come as its text."""
@@ -241,7 +260,7 @@ class _Loader:
             return "run", fold(line["name"])
         if kind in ("journal", "project"):
             return kind, ""
-        return kind, fold(line["name"]) if kind in ("thread", "memory") else line["name"]
+        return kind, fold(line["name"]) if kind in _NAMED else line["name"]
 
     def _actor(self, actor: Line) -> int:
         key = tuple(actor[column] for column in ACTOR)
@@ -264,7 +283,7 @@ class _Loader:
 
 def _unit_of_row(kind: str, row: Line) -> tuple[str, str, str]:
     """Kind and name of the unit, and the name as shown if the row is what the unit is about."""
-    if kind in ("thread", "run"):
+    if kind in ("thread", "run", "fact", "objective"):
         return kind, fold(row["name"]), row["name"]
     if kind == "memory" and not row["run"]:
         return kind, fold(row["name"]), row["name"]

@@ -17,6 +17,7 @@ from mcp_state.models import Imported
 from mcp_state.store import blobs, thread_rows
 from mcp_state.store.text import fold, one_line, within
 from mcp_state.store.transaction import Row, Writing
+from mcp_state.store.transfer.beliefs import settle
 from mcp_state.store.transfer.findable import Documents
 from mcp_state.store.transfer.meter import Meter
 from mcp_state.store.transfer.planning import Plan
@@ -132,13 +133,14 @@ class _Merge:
         rows = Rows(tx, staging)
         rows.write(last)
         Documents(tx, staging, self._meter).write()
+        fell = settle(tx, staging, rows.kept_stale)
         for name, holder in rows.leased:
             self._end_lease(name, holder)
         for key, until in longer:
             row = tx.one(_BLOB, {"key": key})
             assert row is not None
             blobs.extend(tx, row, until)
-        return self._with_offer(self._record(imported, last))
+        return self._with_offer(self._record(imported, last, fell))
 
     def _with_offer(self, imported: Imported) -> Imported:
         """With the key of the handoff that the file was made for, while nobody has taken it."""
@@ -211,9 +213,8 @@ class _Merge:
         kept: dict[str, Any] = json.loads(row["row"])
         shown = row["target_shown"]
         match row["kind"]:
-            case "thread":
-                names = [self._shown("thread", name) for name in kept.get("depends_on", ())]
-                kept |= _there(kept, name=shown, depends_on=names)
+            case "thread" | "fact" | "objective":
+                kept |= _there(kept, name=shown, **self._links(kept))
             case "memory":
                 if row["unit_kind"] == "memory":
                     kept |= _there(kept, key=shown)
@@ -229,6 +230,16 @@ class _Merge:
             case _:
                 pass
         return json.dumps(kept, ensure_ascii=False)
+
+    def _links(self, kept: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What it leads to."""
+        return {
+            "depends_on": [self._shown("thread", name) for name in kept.get("depends_on", ())],
+            "relies_on": [self._shown("fact", name) for name in kept.get("relies_on", ())],
+            "reasons": [
+                [self._shown("fact", name) for name in reason] for reason in kept.get("reasons", ())
+            ],
+        }
 
     def _target(self, kind: str, name: Any) -> Any:
         row = self._staging.one(_TARGET, {"kind": kind, "name": fold(name)}) if name else None
@@ -247,13 +258,15 @@ class _Merge:
         words = f"lease of {one_line(holder, 40)} ended: its thread went on in an import"
         tx.event("lease_broken", words, thread_rows.row_of(tx, row), subject=("thread", name))
 
-    def _record(self, imported: Imported, last: int) -> Imported:
+    def _record(self, imported: Imported, last: int, fell: int) -> Imported:
         """The event that says what was imported."""
         apart = list(imported.kept_apart.values())
         words = f"{imported.events:,} events imported from {imported.source}"
         if apart:
             more = f" and {len(apart) - _LISTED} more" if len(apart) > _LISTED else ""
             words += f", kept apart: {', '.join(apart[:_LISTED])}{more}"
+        if fell:
+            words += f", and {fell:,} {'facts' if fell > 1 else 'fact'} fell"
         row = {
             "name": imported.project,
             "source": imported.source,

@@ -3,14 +3,18 @@
 Histories are compared event by event. Of a thing that both have, the longer history counts if it
 begins with the shorter one: the rest of it is added, or is there already. Histories that part are
 two things, and the imported one is kept apart under a name of its own; what is known by its content
-or a key that no two stores draw (blobs, handoffs) then stays as it is, and is told.
+or a key that no two stores draw (blobs, handoffs) then stays as it is, and is told. Threads
+and facts that would lead back to themselves are kept apart too, and go on there.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
+from mcp_state.store.graphs import in_circles, leads_back
 from mcp_state.store.projects import names_apart
 from mcp_state.store.text import WITHIN, fold
 from mcp_state.store.transaction import Params, Row, Writing
@@ -39,10 +43,13 @@ _REFUSED_ENTRIES = """
 _SHOWN: Mapping[str, str] = {
     "thread": "SELECT shown FROM threads WHERE project = :project AND name = :name",
     "run": "SELECT shown FROM runs WHERE project = :project AND name = :name",
+    "fact": "SELECT shown FROM facts WHERE project = :project AND name = :name",
+    "objective": "SELECT shown FROM objectives WHERE project = :project AND name = :name",
     "memory": """
         SELECT shown FROM memory WHERE project = :project AND run = '' AND name = :name
     """,
 }
+_PREMISES = "SELECT fact, premise FROM premises WHERE project = :project"
 _NEEDS = "SELECT needed FROM needs WHERE project = :project AND thread = :name"
 _ANY_ENTRY = "SELECT 1 FROM journal LIMIT 1"
 _ENTRY = "SELECT project, seq FROM journal WHERE id = :id"
@@ -114,7 +121,21 @@ _IMPORTED = """
 _TARGET = "SELECT target FROM units WHERE kind = 'thread' AND name = :name"
 _NEWS = "SELECT count(*) FROM events WHERE fresh = 1 AND unit_kind <> 'project'"
 _FORGET_PROJECT = "UPDATE events SET fresh = 0 WHERE unit_kind = 'project'"
-_KEPT_APART = ("thread", "memory", "run")
+_KEPT_APART = ("thread", "memory", "run", "fact", "objective")
+_IN_CIRCLES = ("thread", "fact")
+_FACTS_GO_ON = "SELECT 1 FROM units WHERE kind = 'fact' AND mode = 'more'"
+_CONTINUED_FACTS = """
+    SELECT * FROM units WHERE kind = 'fact' AND mode = 'more' ORDER BY line
+"""
+_PREMISES_BROUGHT = """
+    SELECT units.target AS fact, other.target AS premise
+    FROM units
+    JOIN rows ON rows.kind = 'fact' AND unit_kind = 'fact' AND unit = units.name
+    CROSS JOIN json_each(data, '$.reasons') AS reason
+    CROSS JOIN json_each(reason.value) AS named
+    CROSS JOIN units AS other ON other.kind = 'fact' AND other.name = named.value
+    WHERE units.kind = 'fact' AND units.mode IN ('new', 'more')
+"""
 _ALL = 1 << 62
 
 
@@ -131,7 +152,7 @@ class Plan:
         if self._tx.seq > 1:
             for unit in self._staging.each(_UNITS):
                 self._place(unit)
-            while self._break_circle():
+            while self._break_circle() or self._break_circle_of_facts():
                 pass
         news: int = self._staging.scalar(_NEWS)
         if self._tx.seq > 1 and not news:
@@ -167,6 +188,9 @@ class Plan:
             mode, common = self._compare(at)
             if mode == "other" and kind in _KEPT_APART:
                 continue
+            goes_on = mode == "more" and kind in _IN_CIRCLES
+            if goes_on and self._went_on_apart(unit, at, number, common):
+                continue
             if mode != "new" and kind in _SHOWN:
                 shown = self._tx.scalar(_SHOWN[kind], at) or shown
             self._staging.run(_PLACE, at | {"shown": shown, "mode": mode, "number": number})
@@ -175,6 +199,20 @@ class Plan:
                 anchor = self._staging.scalar(_ANCHOR, at | {"common": common}) or 0
             self._staging.run(_MARK, at | {"common": common, "anchor": anchor})
             return
+
+    def _went_on_apart(self, unit: Row, at: Params, number: int, common: int) -> bool:
+        """Whether more of it is here under a later name, since it was kept out of a circle."""
+        later = itertools.islice(self._candidates(unit), number + 1, None)
+        for there in ({**at, "name": name} for name, _ in later):
+            if self._staging.one(_CLAIMED, there) is not None:
+                continue
+            if not self._read(unit["kind"], there["name"]):
+                break
+            mode, longer = self._compare(there)
+            if mode in ("same", "more") and longer > common:
+                return True
+        self._read(unit["kind"], at["name"])
+        return False
 
     def _candidates(self, unit: Row) -> Iterator[tuple[str, str | None]]:
         yield unit["name"], unit["shown"]
@@ -204,22 +242,38 @@ class Plan:
     def _break_circle(self) -> bool:
         """Keep a thread apart whose imported dependencies would lead back to it."""
         for unit in self._staging.each(_CONTINUED):
-            if self._leads_back(unit["target"]):
+            if leads_back(unit["target"], self._needs):
                 self._place(unit, unit["number"] + 1)
                 return True
         return False
 
-    def _leads_back(self, start: str) -> bool:
-        seen: set[str] = set()
-        waiting = [start]
-        while waiting:
-            for needed in self._needs(waiting.pop()):
-                if needed == start:
-                    return True
-                if needed not in seen:
-                    seen.add(needed)
-                    waiting.append(needed)
+    def _break_circle_of_facts(self) -> bool:
+        """Keep a fact apart whose imported reasons would lead back to it.
+
+        Neither the project nor the file has a circle, so that one of both goes through such a fact.
+        """
+        if self._staging.one(_FACTS_GO_ON) is None:
+            return False
+        circles = in_circles(self._premises())
+        links: dict[str, list[str]] = defaultdict(list)
+        for fact, premise in self._premises() if circles else ():
+            if fact in circles:
+                links[fact].append(premise)
+        for unit in self._staging.each(_CONTINUED_FACTS):
+            target = unit["target"]
+            if target in circles and leads_back(target, links.__getitem__):
+                self._place(unit, unit["number"] + 1)
+                return True
         return False
+
+    def _premises(self) -> Iterator[tuple[str, str]]:
+        """What each fact of the project will rest on."""
+        replaced = {unit["target"] for unit in self._staging.each(_CONTINUED_FACTS)}
+        for row in self._tx.each(_PREMISES):
+            if row["fact"] not in replaced:
+                yield row["fact"], row["premise"]
+        for row in self._staging.each(_PREMISES_BROUGHT):
+            yield row["fact"], row["premise"]
 
     def _needs(self, name: str) -> list[str]:
         """What a thread of the project will depend on."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from mcp_state.models import FALLEN
 from mcp_state.store.text import fold
 from mcp_state.store.transaction import Row, Writing
 from mcp_state.store.transfer.fields import FIELDS, Field
@@ -40,6 +41,9 @@ _TOLD = """
 _NEW = "SELECT new FROM events WHERE seq = :seq"
 _TARGET_OF_ACTOR = "SELECT target FROM actors WHERE id = :id"
 _TARGET = "SELECT target FROM units WHERE kind = :kind AND name = :name AND shown IS NOT NULL"
+_STATED_THERE = """
+    SELECT json_extract(data, '$.stated') FROM rows WHERE kind = 'fact' AND key = :name
+"""
 
 # In the store.
 _LEASED = """
@@ -80,6 +84,52 @@ _CRITERION = """
 """
 _DROP_NEEDS = "DELETE FROM needs WHERE project = :project AND thread = :target"
 _NEED = "INSERT INTO needs (project, thread, needed) VALUES (:project, :target, :needed)"
+_RELIES = "INSERT INTO relies (project, thread, fact) VALUES (:project, :target, :fact)"
+_DROP_RELIES = "DELETE FROM relies WHERE project = :project AND thread = :target"
+_FACT = """
+    INSERT INTO facts (
+        project, name, shown, created, created_at, changed, changed_at, changed_by, version,
+        statement, stated, stated_at, stated_by, replaces, "check", source, trust, trust_at,
+        recheck_after, recheck_at, verified, verified_at, verified_by, held, evidence, baseline
+    ) VALUES (
+        :project, :target, :target_shown, :created, :created_at, :changed, :changed_at,
+        :changed_by, :version, :statement, :stated, :stated_at, :stated_by, :replaces, :check,
+        :source, :trust, :trust_at, :recheck_after, :recheck_at, :verified, :verified_at,
+        :verified_by, :held, :evidence, :baseline
+    ) ON CONFLICT (project, name) DO UPDATE
+       SET changed = excluded.changed, changed_at = excluded.changed_at,
+           changed_by = excluded.changed_by, version = excluded.version,
+           statement = excluded.statement, stated = excluded.stated,
+           stated_at = excluded.stated_at, stated_by = excluded.stated_by,
+           replaces = excluded.replaces, "check" = excluded."check", source = excluded.source,
+           trust = excluded.trust, trust_at = excluded.trust_at,
+           recheck_after = excluded.recheck_after, recheck_at = excluded.recheck_at,
+           verified = excluded.verified, verified_at = excluded.verified_at,
+           verified_by = excluded.verified_by, held = excluded.held,
+           evidence = excluded.evidence, baseline = excluded.baseline
+"""
+_STALE = """
+    SELECT verified, statement, trust_at, recheck_at FROM facts
+    WHERE project = :project AND name = :target AND trust = 'stale'
+"""
+_STATED_HERE = "SELECT stated FROM facts WHERE project = :project AND name = :name"
+_DROP_PREMISES = "DELETE FROM premises WHERE project = :project AND fact = :target"
+_PREMISE = """
+    INSERT INTO premises (project, fact, reason, premise, given)
+    VALUES (:project, :target, :reason, :premise, :given)
+"""
+_OBJECTIVE = """
+    INSERT INTO objectives (
+        project, name, shown, created, created_at, changed, changed_at, changed_by, version,
+        objective, intent, reason
+    ) VALUES (
+        :project, :target, :target_shown, :created, :created_at, :changed, :changed_at,
+        :changed_by, :version, :objective, :intent, :reason
+    ) ON CONFLICT (project, name) DO UPDATE
+       SET changed = excluded.changed, changed_at = excluded.changed_at,
+           changed_by = excluded.changed_by, version = excluded.version,
+           objective = excluded.objective, intent = excluded.intent, reason = excluded.reason
+"""
 _RUN = """
     INSERT INTO runs (
         project, name, shown, created, created_at, changed, changed_at, changed_by, version,
@@ -206,10 +256,14 @@ class Rows:
         self._actors: dict[int, int] = {}
         self.leased: list[tuple[str, str]] = []
         """Threads that somebody held when an imported change came to them, and by whom."""
+        self.kept_stale: list[str] = []
+        """Facts that had fallen here, and that nothing in the file brings back."""
 
     def write(self, last: int) -> None:
         """Write all of them; `last` was the last event before."""
+        self._write_facts()
         self._write_threads()
+        self._write(_OBJECTIVE, "objective")
         self._write(_RUN, "run")
         self._write(_CHECKPOINT, "checkpoint", _ROWS_OF_FRESH_EVENTS)
         self._write(_STEP, "step")
@@ -226,6 +280,38 @@ class Rows:
         rows = self._staging.each(chosen, {"kind": kind})
         self._tx.run_many(statement, map(self._values, rows))
 
+    def _write_facts(self) -> None:
+        for row in self._staging.each(_CONTINUED, {"kind": "fact"}):
+            self._tx.run(_DROP_PREMISES, {"target": row["target"]})
+        self._write(_FACT, "fact")
+        self._tx.run_many(_PREMISE, self._premises())
+
+    def _premises(self) -> Iterator[Mapping[str, Any]]:
+        for row in self._staging.each(_ROWS, {"kind": "fact"}):
+            self._staging.line = row["line"]
+            at = {"project": self._tx.project, "target": row["target"]}
+            data = json.loads(row["data"])
+            reasons = zip(data["reasons"], data["given"], strict=True)
+            for number, reason in enumerate(reasons, 1):
+                for premise, given in zip(*reason, strict=True):
+                    target = self._target("fact", premise)
+                    here = {"premise": target, "given": self._given(given, premise, target)}
+                    yield at | {"reason": number} | here
+
+    def _given(self, event: int, premise: str, target: str) -> int:
+        """The event with which a reason was given, or one that reads the same in its place.
+
+        It was given for another statement if the premise was replaced since in the file, or says
+        something else here. Here, events may stand in another order.
+        """
+        there: int = self._staging.scalar(_STATED_THERE, {"name": premise})
+        here: int = self._tx.scalar(_STATED_HERE, {"name": target})
+        is_replaced = event < there or self._number(there) != here
+        new: int | None = self._staging.scalar(_NEW, {"seq": event})
+        if new is not None and (new < here) == is_replaced:
+            return new
+        return 0 if is_replaced else here
+
     def _write_threads(self) -> None:
         """A thread that goes on is open, and free of what it needed, while its criteria change."""
         for row in self._staging.each(_CONTINUED, {"kind": "thread"}):
@@ -235,10 +321,12 @@ class Rows:
                 self.leased.append((held["name"], held["holder_agent"]))
             self._tx.run(_OPEN_THREAD, target)
             self._tx.run(_DROP_NEEDS, target)
+            self._tx.run(_DROP_RELIES, target)
         self._write(_NEW_THREAD, "thread")
         self._write(_CRITERION, "criterion")
         self._write(_SET_THREAD, "thread", _CONTINUED)
         self._tx.run_many(_NEED, self._needs())
+        self._tx.run_many(_RELIES, self._relies())
 
     def _needs(self) -> Iterator[Mapping[str, Any]]:
         for row in self._staging.each(_ROWS, {"kind": "thread"}):
@@ -249,6 +337,13 @@ class Rows:
                     "target": row["target"],
                     "needed": self._target("thread", fold(needed)),
                 }
+
+    def _relies(self) -> Iterator[Mapping[str, Any]]:
+        for row in self._staging.each(_ROWS, {"kind": "thread"}):
+            self._staging.line = row["line"]
+            at = {"project": self._tx.project, "target": row["target"]}
+            for fact in json.loads(row["data"])["relies_on"]:
+                yield at | {"fact": self._target("fact", fact)}
 
     def _keys(self) -> Iterator[Mapping[str, Any]]:
         """The idempotency keys that still mean what they meant.
@@ -285,7 +380,19 @@ class Rows:
             inside = row["unit_kind"] == "run"
             values["folded"] = fold(values["name"]) if inside else target
             values["shown"] = values["name"] if inside else row["target_shown"]
+        elif kind == "fact" and row["mode"] == "more":
+            values |= self._kept_stale(values)
         return values
+
+    def _kept_stale(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A fact that fell here stays so, unless it was verified since, or says something else."""
+        here = self._tx.one(_STALE, {"target": values["target"]})
+        if here is None or values["trust"] in FALLEN or values["statement"] != here["statement"]:
+            return {}
+        if values["verified"] not in (None, here["verified"]):
+            return {}
+        self.kept_stale.append(values["target"])
+        return {"trust": "stale", "trust_at": here["trust_at"], "recheck_at": here["recheck_at"]}
 
     def _translated(self, field: Field, value: Any) -> Any:
         if value is None:

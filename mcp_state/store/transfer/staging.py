@@ -4,14 +4,15 @@ The file is read once, line by line, so that nothing of it has to fit into memor
 of a store is touched before all of it was found to be whole.
 
 units    what is merged as one: a thread, a block of the project's memory, a run with all that is
-         in it, a blob, a handoff. `target` is the name that it gets in the project.
+         in it, a blob, a handoff, a fact, an objective. `target` is the name that it gets in the
+         project.
 rows     the lines of things, each with its unit and the event that it stands with.
 events   the lines of events. `thing` is the name of what an event is about inside its unit. `side`
          is 0 for what made a unit what it is, 1 for what left no trace in it (refusals, traces of
-         reads) and 2 for leases and for the files that were made of a handoff. `position` counts
-         the first kind within the unit, the others among their equals. `identity` is what the
-         event says, without its number and without names. `fresh` marks what is not in the
-         project yet; `new` is the number there.
+         reads) and 2 for leases, for the files that were made of a handoff, and for what became of
+         a fact because of others. `position` counts the first kind within the unit, the others
+         among their equals. `identity` is what the event says, without its number and without
+         names. `fresh` marks what is not in the project yet; `new` is the number there.
 there    the history of the one unit of the project that a unit is compared with.
 """
 
