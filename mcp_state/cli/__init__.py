@@ -27,6 +27,8 @@ _COMMANDS: Mapping[str, str] = {
     "thread": "threads",
     "journal": "journal",
     "memory": "memory",
+    "objective": "objective",
+    "facts": "facts",
     "blob": "blobs",
     "runs": "runs",
     "due": "due",

@@ -46,7 +46,8 @@ def due(ctx: click.Context, options: Options, limit: int) -> None:
     be read, or holds no such project. 2: wrong arguments.
 
     Due are watching and blocked threads whose time to look again has passed, in the order of the
-    queue. Active threads do not count: they wait for no time.
+    queue. Active threads do not count: they wait for no time. Nor do facts: those that are due for
+    a check are listed by `mcp-state facts --due`.
     """
     found, totals, now = asyncio.run(_find(options, limit))
     text = _told(found, totals, now)

@@ -13,13 +13,15 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from mcp_state import render, render_runs
+from mcp_state import render, render_facts, render_runs
 from mcp_state.cli.due import Due
 from mcp_state.cli.output import safe
 from mcp_state.models import (
     Checkpoint,
     Event,
     EventPage,
+    Fact,
+    FactPage,
     Project,
     Run,
     RunDetail,
@@ -29,6 +31,7 @@ from mcp_state.models import (
     Step,
     Thread,
     ThreadPage,
+    Trust,
 )
 from mcp_state.store.run_rows import spend_words
 from mcp_state.times import Clock, ago
@@ -46,15 +49,33 @@ _RUN_COLOURS = {
     RunStatus.FAILED: "red",
     RunStatus.ABANDONED: "dim",
 }
+_TRUST_COLOURS = {
+    Trust.TRUSTED: "green",
+    Trust.PROVISIONAL: "cyan",
+    Trust.STALE: "yellow",
+    Trust.REFUTED: "red",
+    Trust.ARCHIVAL: "dim",
+}
 _STEP_COLOURS = {"open": "cyan", "failed": "yellow", "done": "dim"}
 _DUE = _STOPPED = "bold red"
 _HIGHLIGHTS = (
     *(
         (re.compile(rf"\[{status}\b[^\]\n]*\]"), colour)
-        for status, colour in (_COLOURS | _RUN_COLOURS).items()
+        for status, colour in (_COLOURS | _RUN_COLOURS | _TRUST_COLOURS).items()
     ),
     (re.compile(r"\bdue \d+ \w+ ago\b"), _DUE),
     (re.compile(r"\bbudget of \w+ (?:is )?spent\b"), _STOPPED),
+    (
+        re.compile(
+            r"^ *(?:\(\d+\) )?(?:(?:or )?because |and )?(?:DOES NOT HOLD|FELL)\b", re.MULTILINE
+        ),
+        _DUE,
+    ),
+    (
+        re.compile(r"^ *looked up now: (?:.*?: )?(?:CHANGED since then|GONE)\b", re.MULTILINE),
+        _DUE,
+    ),
+    (re.compile(r"^NOTE:", re.MULTILINE), "yellow"),
     (re.compile(r"^ok\b", re.MULTILINE), "green"),
     (re.compile(r"^warning\b", re.MULTILINE), "yellow"),
     (re.compile(r"^damage\b", re.MULTILINE), "bold red"),
@@ -74,6 +95,8 @@ def _drawn(result: Any, text: str, now: datetime) -> RenderableType:
     match result:
         case ThreadPage(threads=threads) | Due(threads=threads) if threads:
             return Group(head, _threads(threads, now))
+        case FactPage(facts=facts) if facts:
+            return Group(head, _facts(facts, now))
         case RunPage(runs=runs) if runs:
             return Group(head, _runs(runs, now))
         case RunDetail():
@@ -101,6 +124,19 @@ def _threads(threads: Sequence[Thread], now: datetime) -> Table:
         _, *details = render.thread_lines(thread, now)
         what = "\n".join([thread.title, *(line.strip() for line in details)])
         table.add_row(safe(thread.name), status, safe(what))
+    return table
+
+
+def _facts(facts: Sequence[Fact], now: datetime) -> Table:
+    table = _table("fact", "trust", "check, and what was believed")
+    for fact in facts:
+        style = _DUE if fact.due else _TRUST_COLOURS[fact.trust]
+        trust = Text(f"{fact.trust}, due" if fact.due else fact.trust, style=style)
+        named = f"{render.name(fact.name, 80)} · "
+        lines = [line.strip() for line in render_facts.fact_lines(fact, now)]
+        claim = 1 if fact.now is None else 2
+        lines[claim] = lines[claim].removeprefix(named)
+        table.add_row(safe(fact.name), trust, _highlighted("\n".join(lines)))
     return table
 
 

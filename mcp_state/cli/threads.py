@@ -80,6 +80,7 @@ def get(options: Options, name: str) -> None:
 @click.option("--note", help="Why; dropped and reopened need it.")
 @click.option("--priority", type=int, help="1 first to 9 last.")
 @click.option("--depends-on", multiple=True, metavar="NAME", help="Must be done first. Repeatable.")
+@click.option("--relies-on", multiple=True, metavar="FACT", help="A fact it needs. Repeatable.")
 @click.option("--criterion", "criteria", multiple=True, help="One more that must hold. Repeatable.")
 @click.option(
     "--place",
@@ -97,6 +98,7 @@ def set_(
     options: Options,
     name: str,
     depends_on: tuple[str, ...],
+    relies_on: tuple[str, ...],
     criteria: tuple[str, ...],
     places: tuple[str, ...],
     run: str,
@@ -105,7 +107,8 @@ def set_(
 ) -> None:
     """Create a thread, or change what is given of it.
 
-    It begins as active. Blocked needs --waiting-on, done needs --evidence, dropped needs --note.
+    It begins as active. Blocked needs --waiting-on, done needs --evidence and facts that hold,
+    dropped needs --note.
     """
     for option, value in given.items():
         if value == "":
@@ -115,6 +118,7 @@ def set_(
             )
     given |= {
         "depends_on": depends_on or None,
+        "relies_on": relies_on or None,
         "criteria": criteria or None,
         "places": [_place(place) for place in places] or None,
         "clear": [field.replace("-", "_") for field in clear],
