@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from mcp_state.cli import demo_long
+from mcp_state.cli import demo_long, demo_truth
 from mcp_state.cli.demo_check import WRITTEN, Story, Write, event_of, examine, identity
 from mcp_state.cli.demo_stage import (
     command,
@@ -52,14 +52,20 @@ sys.exit(good != len(files))
 
 @click.command()
 @click.option("--long", "is_long", is_flag=True, help="300 files in one run, killed ten times.")
+@click.option(
+    "--truth", is_flag=True, help="What was believed in the evening is checked in the morning."
+)
 @click.option("--seed", type=int, help="With --long: decides where the kills fall; else drawn.")
 @click.option("--keep", is_flag=True, help="Keep the directory with the project and the store.")
-def demo(is_long: bool, seed: int | None, keep: bool) -> None:
+def demo(is_long: bool, truth: bool, seed: int | None, keep: bool) -> None:
     """Kill an agent at work, let another one finish, and check what was promised.
 
-    Takes a few seconds, with --long about half a minute, in a temporary directory of its own.
-    Exits 1 if a claim does not hold.
+    With --truth nobody is killed, but what one agent believed is not true any more when the next
+    one begins. Takes a few seconds, with --long about half a minute, in a temporary directory of
+    its own. Exits 1 if a claim does not hold.
     """
+    if is_long and truth:
+        raise click.UsageError("--long and --truth exclude each other: each is a demo of its own")
     if seed is not None and not is_long:
         raise click.UsageError("--seed goes with --long: the short demo leaves nothing to chance")
     began = time.monotonic()
@@ -67,6 +73,8 @@ def demo(is_long: bool, seed: int | None, keep: bool) -> None:
     try:
         if is_long:
             holds = demo_long.play(home, random.randrange(10**6) if seed is None else seed)
+        elif truth:
+            holds = demo_truth.play(home)
         else:
             holds = _play(home)
     finally:

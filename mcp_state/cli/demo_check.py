@@ -62,7 +62,7 @@ class Write:
     @property
     def brief(self) -> str:
         """Tool and subject."""
-        subject = ("thread", "step", "number", "key", "criterion", "text")
+        subject = ("thread", "fact", "step", "number", "key", "criterion", "text")
         words = [str(self.arguments[name]) for name in subject if name in self.arguments]
         return f"{self.tool} {' '.join(words)}"
 

@@ -19,10 +19,10 @@ from typing import Any
 
 import click
 
-from mcp_state.cli.demo_check import Claim, Write, event_of
+from mcp_state.cli.demo_check import Write, event_of
 from mcp_state.cli.demo_long_check import LONG_WRITTEN, Call, LongStory, examine_long
 from mcp_state.cli.demo_stage import (
-    command,
+    doctor,
     go_on,
     kill_agent,
     kill_server,
@@ -95,7 +95,7 @@ def play(home: Path, seed: int) -> bool:
 
     title("2", "What was promised, read from the file with plain sqlite3, and from the disk")
     claims = examine_long(home / "state.db", home / "shop", story)
-    return verdict(itertools.chain(claims, _doctor(home)))
+    return verdict(itertools.chain(claims, doctor(home)))
 
 
 def plan(chance: random.Random, items: int, kills: int) -> Iterator[Kill]:
@@ -115,12 +115,6 @@ def _make_difficult(data: Path, names: list[str]) -> str:
     text = (data / f"{odd}.csv").read_text("utf-8").replace(";", "\t")
     (data / f"{odd}.csv").write_text(text, encoding="utf-8")
     return odd
-
-
-def _doctor(home: Path) -> Iterator[Claim]:
-    done = command(home, "doctor")
-    last = done.stdout.strip().rpartition("\n")[2]
-    yield Claim(done.returncode == 0, f"mcp-state doctor: exit {done.returncode}; {last}")
 
 
 @dataclass

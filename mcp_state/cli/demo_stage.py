@@ -1,4 +1,4 @@
-"""What both demos need: a project with files, agents as processes of their own, and a narrator."""
+"""What the demos need: a project with files, agents as processes of their own, and a narrator."""
 
 from __future__ import annotations
 
@@ -118,6 +118,13 @@ def command(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
+
+
+def doctor(home: Path) -> Iterator[Claim]:
+    """What the store's own check says."""
+    done = command(home, "doctor")
+    last = done.stdout.strip().rpartition("\n")[2]
+    yield Claim(done.returncode == 0, f"mcp-state doctor: exit {done.returncode}; {last}")
 
 
 def verdict(claims: Iterable[Claim]) -> bool:
