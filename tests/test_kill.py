@@ -6,9 +6,12 @@ Random rounds name their seed when they fail. A slice of them runs always; `MCP_
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import random
+import shutil
+import sqlite3
 import statistics
 import threading
 import time
@@ -194,6 +197,54 @@ async def test_who_writes_beside_a_killed_one_notices_nothing(tmp_path: Path, ro
     assert ledger.problems == []
     assert ledger.written == killed + Counter(beside)
     await assert_it_goes_on(store, ledger.written)
+
+
+FALLING = 400
+REFUTE = Call("fact_verify", {"fact": "root", "holds": False, "evidence": "exit 1"})
+
+
+def fallen(store: Path) -> tuple[str, int, int]:
+    """Of the root its trust, of what rests on it how many fell, and how many events say so."""
+    with contextlib.closing(sqlite3.connect(store)) as connection:
+        (trust,) = connection.execute("SELECT trust FROM facts WHERE name = 'root'").fetchone()
+        (stale,) = connection.execute("SELECT stale FROM projects").fetchone()
+        (events,) = connection.execute(
+            "SELECT count(*) FROM events WHERE kind = 'fact' AND operation = 'fall'"
+        ).fetchone()
+    return trust, stale, events
+
+
+@some(6, 60)
+async def test_kill_9_in_the_middle_of_a_fall_leaves_all_of_it_or_nothing(
+    tmp_path: Path, rounds: int
+) -> None:
+    sound = tmp_path / "sound" / "state.db"
+    async with open_store(sound, project="acme") as state:
+        await state.facts.record("root", "it stands", check="make root")
+        for number in range(FALLING):
+            below = "root" if number % 2 else f"f{number - 2}" if number else "root"
+            await state.facts.record(f"f{number}", "so does this", because=[below])
+    allowed = (("provisional", 0, 0), ("refuted", FALLING, FALLING))
+    found: set[tuple[str, int, int]] = set()
+    with seeded(SEED) as rng:
+        takes = 0.0
+        for number in range(rounds + 1):
+            store = tmp_path / f"home-{number}" / "state.db"
+            shutil.copytree(sound.parent, store.parent)
+            server = Server.start(store)
+            with closing_all([server]):
+                server.wait_until_ready()
+                if not number:
+                    began = time.perf_counter()
+                    assert server.call(REFUTE).code == ""
+                    takes = time.perf_counter() - began
+                    continue
+                answered = kill_during(server, REFUTE, rng.uniform(0, 1.2 * takes))
+            state_now = fallen(store)
+            found.add(state_now)
+            assert state_now in allowed[1 if answered else 0 :], state_now
+            assert (await doctor.examine(str(store))).problems == []
+    assert not SOAK or found == set(allowed)
 
 
 BEGUN = (
