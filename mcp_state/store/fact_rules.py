@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from mcp_state.errors import BadArgument, VersionConflict
 from mcp_state.models import FALLEN, Status, Touched, Trust
-from mcp_state.store.fact_rows import believed, find_fact, row_of, stored_fact
+from mcp_state.store import documents
+from mcp_state.store.fact_rows import believed, find_fact, row_of, stored_fact, text_of
 from mcp_state.store.graphs import circle, path
 from mcp_state.store.text import fold, one_line, quoted, tidy_name
 from mcp_state.store.transaction import Reading, Row, Writing
@@ -49,6 +50,7 @@ _THREADS = """
     ORDER BY created
 """
 MOST_NAMED = 20
+_SHORTEN = "Shorten it; what is long belongs in the journal or in a blob. Nothing was saved."
 
 
 def check_version(tx: Reading, shown: str, row: Row | None, expected: int | None) -> None:
@@ -276,3 +278,26 @@ def threads_relying(tx: Reading, facts: Sequence[str]) -> list[tuple[str, Status
     """The threads that rely on some facts (folded), with their status."""
     found = tx.all(_THREADS, {"facts": json.dumps(facts)})
     return [(row["shown"], Status(row["status"])) for row in found]
+
+
+def and_fell(fell: Sequence[object]) -> str:
+    """How many fell with a fact, as its event tells it."""
+    return f" · {len(fell):,} {'fact' if len(fell) == 1 else 'facts'} fell with it" if fell else ""
+
+
+def recorded(tx: Writing, name: str, operation: str, words: str) -> Row:
+    """Keep what was recorded as the fact's next version; returns its row."""
+    row = stored_fact(tx, name)
+    tx.event(operation, words, row_of(tx, row), version=row["version"])
+    index(tx, row)
+    return row
+
+
+def index(tx: Writing, row: Row) -> None:
+    """Let search find a fact as it is now."""
+    documents.put(tx, "fact", row["name"], row["shown"], text_of(row), row["changed"])
+
+
+def text_limit(tx: Writing) -> tuple[int, str]:
+    """How long each text of a fact may be, and what to do if it is longer."""
+    return tx.limits.text, _SHORTEN
