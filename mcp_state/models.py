@@ -776,16 +776,19 @@ class HandoffTaken:
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """One match: `kind` and `name` lead to it, for a block of a run `run` too."""
+    """One match: `kind` and `name` lead to it, for a block of a run `run` too.
+
+    A fact comes whole, with its check, and has no snippet.
+    """
 
     kind: str
     name: str
     seq: int
     at: datetime
     actor: Actor
+    fact: Fact | None
     snippet: str
     run: str = ""
-    fact: Fact | None = None
 
 
 @dataclass(frozen=True, slots=True)

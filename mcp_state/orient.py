@@ -189,7 +189,7 @@ def _gather(tx: Reading, totals: Totals, since: int | None) -> Packet:
         objective=current_objective(tx),
         facts=_to_check(relied, listed.facts),
         fallen=fallen,
-        fallen_under={f.name: threads_relying(tx, [fold(f.name)])[:_THREADS] for f in fallen},
+        fallen_under={f.name: threads_relying(tx, [fold(f.name)], _THREADS) for f in fallen},
         facts_due=listed.due,
     )
 
@@ -490,7 +490,7 @@ def _fallen_lines(fact: Fact, packet: Packet, now: datetime) -> list[str]:
 
 def _is_settled(fact: Fact) -> bool:
     """Whether nothing is left to check: it was, or what it rests on was and it has no check."""
-    rests = any(all(premise.verified for premise in reason) for reason in fact.reasons)
+    rests = any(all(p.verified and not p.replaced for p in reason) for reason in fact.reasons)
     return fact.verified or (not fact.check and fact.trust is Trust.PROVISIONAL and rests)
 
 

@@ -22,13 +22,13 @@ from mcp_state.models import (
     Trust,
 )
 from mcp_state.render_words import ROOM, by, fitted, indented, name, plural
+from mcp_state.store.fact_rows import MOST_COUNTED
 from mcp_state.store.text import one_line, quoted
 from mcp_state.times import ago
 
 _STATEMENT = 200
 _CHECK = 240
 _DEEPEST_INDENT = 12
-_MOST_COUNTED = 1000
 
 
 def fact_lines(fact: Fact, now: datetime) -> list[str]:
@@ -65,11 +65,7 @@ def _check(fact: Fact, now: datetime) -> str:
 def _how(fact: Fact) -> str:
     """The check; what has none can only be looked at through what it rests on."""
     if fact.check:
-        cut = (
-            " (cut: state_op fact_trace shows all)"
-            if len(" ".join(fact.check.split())) > _CHECK
-            else ""
-        )
+        cut = " (cut: fact_trace shows all)" if len(" ".join(fact.check.split())) > _CHECK else ""
         return one_line(fact.check, _CHECK) + cut
     if not fact.reasons:
         return "there is none"
@@ -128,8 +124,9 @@ def _statement(fact: Fact) -> str:
 
 
 def _reasons(reasons: Sequence[Sequence[Premise]]) -> str:
-    """The premises, what speaks against them first, each with how far it may be believed now."""
-    said = [named_premises(reason, " and ") for reason in reasons[:3]]
+    """The premises, each with how far it may be believed now; dead reasons come last."""
+    by_worth = sorted(reasons, key=lambda reason: any(p.replaced for p in reason))
+    said = [named_premises(reason, " and ") for reason in by_worth[:3]]
     more = f" (+{len(reasons) - 3} more reasons)" if len(reasons) > 3 else ""
     return ", or on ".join(said) + more
 
@@ -178,12 +175,13 @@ def fact_recorded(recorded: FactRecorded, now: datetime) -> str:
         return "\n".join([f"unchanged, version {fact.version}:", *fact_lines(fact, now)])
     trust = "" if fact.trust is Trust.TRUSTED else f"{fact.trust}, "  # by whom is said below
     lines = [f"saved, {trust}version {fact.version}. {_next(fact)}".rstrip()]
-    if recorded.superseded:
-        old = quoted(one_line(recorded.superseded, _STATEMENT))
-        lines.append(f"it replaces what was believed before ({recorded.was}; in history): {old}")
     if recorded.demoted:
         lines.append("it was trusted by another check; by this one it was never checked")
-    return "\n".join([*lines, *_touched(recorded.touched), *fact_lines(fact, now)])
+    lines += [*_touched(recorded.touched), *fact_lines(fact, now)]
+    if recorded.superseded:
+        old = quoted(one_line(recorded.superseded, _STATEMENT))
+        lines.append(f"    it replaces what was believed ({recorded.was}; in history): {old}")
+    return "\n".join(lines)
 
 
 def _next(fact: Fact) -> str:
@@ -275,7 +273,7 @@ def fact_page(page: FactPage, now: datetime, totals: Totals, asked: str, room: i
 def _count(page: FactPage, totals: Totals, trust: Trust) -> str:
     """How many of a trust there are, and how many of these are due."""
     due = page.due.get(trust, 0)
-    of_these = f", {due if due <= _MOST_COUNTED else '1,000+'} of them due" if due else ""
+    of_these = f", {due if due <= MOST_COUNTED else '1,000+'} of them due" if due else ""
     return f"{totals.facts.get(trust, 0):,} {trust.value}{of_these}"
 
 

@@ -212,8 +212,8 @@ def test_another_statement_needs_the_version_that_it_replaces(ok: Ok, refused: R
     assert refused(*merged, "7").startswith(
         "version_conflict: fact 'pr-830' is at version 1, not 7 "
     )
-    assert ok(*merged, "1").splitlines()[1] == (
-        'it replaces what was believed before (provisional; in history): "PR 830 is open"'
+    assert ok(*merged, "1").splitlines()[3] == (
+        '    it replaces what was believed (provisional; in history): "PR 830 is open"'
     )
     verify = ("facts", "verify", "pr-830", "--holds", "--evidence", "MERGED")
     assert refused(*verify, "--expected-version", "1").startswith("version_conflict: ")

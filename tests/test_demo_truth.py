@@ -115,10 +115,10 @@ def test_what_was_believed_in_the_evening_is_checked_in_the_morning_and_every_cl
         "view 830 --json state --jq…",
         '| saved, provisional, version 4. Run its check, then fact_verify(fact="pr-830", holds=…, '
         "evidence=…).",
-        '| it replaces what was believed before (refuted; in history): "PR 830 is open"',
         "| check first: gh pr view 830 --json state --jq .state",
         "| pr-830 · never checked, recorded just now (ben), in the place of what was refuted; "
         'believed then: "PR 830 is merged"',
+        '| it replaces what was believed (refuted; in history): "PR 830 is open"',
         "ben $ gh pr view 830 --json state --jq .state MERGED",
         "ben fact_verify(fact=pr-830, holds=true, evidence=MERGED)",
         "| pr-830 is trusted, version 5, due again in 24 h",

@@ -432,8 +432,8 @@ TOP = """
         (
             "UPDATE facts SET stated = 4 WHERE name = 'tested'",
             "statements of facts: fact Tested of project 1 says that event 4 stated it, at "
-            "2026-11-29T10:00:23.000000Z by actor 1; event 16 did, at "
-            "2026-11-29T10:00:23.000000Z by 1",
+            "2026-11-29T10:00:24.000000Z by actor 1; event 18 did, at "
+            "2026-11-29T10:00:24.000000Z by 1",
         ),
         (
             "UPDATE facts SET stated_by = 99 WHERE name = 'gone'",
@@ -458,6 +458,16 @@ TOP = """
         (
             "UPDATE facts SET held = 0, trust = 'refuted', recheck_at = NULL WHERE name = 'runs'",
             "verifications of facts: fact Runs of project 1 says that event",
+        ),
+        (
+            "UPDATE facts SET statement = 'forged' WHERE name = 'runs'",
+            "verifications of facts: fact Runs of project 1 says that event 21 verified it, and "
+            "that it held; its newest verification is event 21, of another statement or check",
+        ),
+        (
+            "UPDATE facts SET \"check\" = 'true' WHERE name = 'runs'",
+            "verifications of facts: fact Runs of project 1 says that event 21 verified it, and "
+            "that it held; its newest verification is event 21, of another statement or check",
         ),
         (
             "UPDATE facts SET verified_by = 99, verified = 2 WHERE name = 'gone'",

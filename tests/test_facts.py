@@ -7,7 +7,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
@@ -28,7 +28,7 @@ from mcp_state.errors import (
     StateError,
     VersionConflict,
 )
-from mcp_state.lookups import Compared
+from mcp_state.lookups import Compared, Found
 from mcp_state.models import (
     Actor,
     Fact,
@@ -613,10 +613,41 @@ async def test_a_fact_has_at_most_50_reasons(state: State) -> None:
         await state.facts.record("f", because=[f"p{n}"])
     before = await got(state)
     assert names(before.reasons) == [[f"p{n}"] for n in range(50)]
-    with pytest.raises(BadArgument, match="fact 'f' has 50 reasons; at most 50"):
+    with pytest.raises(BadArgument) as refused:
         await state.facts.record("f", because=["p50"])
+    assert str(refused.value) == (
+        "bad_argument: fact 'f' has 50 reasons; at most 50. "
+        "Replace its statement (expected_version) to begin with new ones."
+    )
     assert await got(state) == before
     assert (await state.facts.record("f", because=["p7"])).unchanged
+    anew = await state.facts.record(
+        "f", "it follows all the more", because=["p50"], expected_version=before.version
+    )
+    assert names(anew.fact.reasons) == [["p50"]]
+
+
+async def test_reasons_that_fell_since_their_premise_says_something_else_do_not_count(
+    state: State, path: str
+) -> None:
+    for n in range(53):
+        await state.facts.record(f"p{n}", "it is so")
+    await state.facts.record("f", "it follows")
+    for n in range(50):
+        await state.facts.record("f", because=[f"p{n}"])
+    for name in ("p49", "p7"):
+        await say(state, "it is not", name)
+    for n in (50, 51):
+        await state.facts.record("f", because=[f"p{n}"])
+    left = [n for n in range(52) if n not in (49, 7)]
+    before = await got(state)
+    assert names(before.reasons) == [[f"p{n}"] for n in left]
+    stored = "SELECT reason, premise FROM premises WHERE fact = 'f' ORDER BY reason"
+    assert rows(path, stored) == [(n + 1, f"p{n}") for n in left]
+    with pytest.raises(BadArgument, match="fact 'f' has 50 reasons; at most 50"):
+        await state.facts.record("f", because=["p52"])
+    assert await got(state) == before
+    assert rows(path, stored) == [(n + 1, f"p{n}") for n in left]
 
 
 @pytest.mark.parametrize("field", ["statement", "check", "source"])
@@ -813,7 +844,7 @@ async def test_an_address_has_to_lead_to_what_it_did_for_a_verification_to_count
 
 
 @pytest.mark.parametrize("holds", [True, False])
-async def test_a_verification_where_the_server_cannot_look_keeps_what_it_saw_before(
+async def test_a_verification_where_the_server_cannot_look_keeps_that_and_nothing_older(
     state: State, tmp_path: Path, clock: FakeClock, holds: bool
 ) -> None:
     here, elsewhere = at(state, tmp_path), state
@@ -826,14 +857,21 @@ async def test_a_verification_where_the_server_cannot_look_keeps_what_it_saw_bef
 
     verified = (await elsewhere.facts.verify("f", holds, "so I was told")).fact
 
-    assert (verified.baseline, verified.evidence) == (seen, "so I was told")
-    assert (await got(here)).now == Compared("unchanged", "unchanged")
-    (tmp_path / "contract.md").write_text("euros\n")
-    now = await got(here)
-    assert now.now == Compared("changed", "changed: other content, 6 bytes as then")
-    assert (now.verified, now.baseline) == (False, seen)
+    why = "not looked up here: no directory is known for this call"
+    unknown = Found("file:contract.md", "unknown", detail=why)
+    assert (verified.baseline, verified.evidence) == (unknown, "so I was told")
+    assert (verified.now, verified.verified) == (Compared("unknown", why), holds)
     (event,) = (await state.events.history("fact:f")).events[-1:]
-    assert (event.row or {})["baseline"]["identity"] == seen.identity
+    assert (event.row or {})["baseline"] == asdict(unknown)
+    assert await got(elsewhere) == verified
+    for content, size in (("cents\n", 6), ("cents, or euros\n", 16)):
+        (tmp_path / "contract.md").write_text(content)
+        there = Compared("there", f"exists ({size} bytes), nothing to compare with")
+        assert await got(here) == replace(verified, now=there)
+    again = (await here.facts.verify("f", True, "it says both")).fact
+    assert again.baseline is not None
+    assert (again.baseline.state, again.baseline.size) == ("file", 16)
+    assert again.now == Compared("unchanged", "unchanged")
 
 
 @pytest.mark.parametrize("change", [{"check": "file:other.md"}, {"statement": "It is more"}])
@@ -971,68 +1009,218 @@ async def test_a_verification_of_another_version_is_refused(mine: State, theirs:
     assert (verified.fact.version, verified.fact.trust) == (3, Trust.TRUSTED)
 
 
+CHANGED_BY_ANOTHER: dict[str, dict[str, Any]] = {
+    "the statement": {"statement": "PR 830 is merged"},
+    "the check": {"check": "curl the page"},
+    "the statement and the check": {"statement": "PR 830 is merged", "check": "curl the page"},
+}
+
+
 @pytest.mark.parametrize("holds", [True, False])
-async def test_a_verification_of_a_statement_that_the_session_may_not_have_seen_is_refused(
-    mine: State, theirs: State, clock: FakeClock, holds: bool
+@pytest.mark.parametrize("what", CHANGED_BY_ANOTHER)
+async def test_a_verification_of_what_another_session_changed_a_short_time_ago_is_refused(
+    mine: State, theirs: State, clock: FakeClock, what: str, holds: bool
 ) -> None:
     await record_pr(mine)
-    await theirs.journal.append("I run the check of PR-830 now")
-    await mine.facts.record("pr-830", "PR 830 is merged", expected_version=1)
+    change = CHANGED_BY_ANOTHER[what]
+    await mine.facts.record("pr-830", **change, expected_version=1)
     before = await got(theirs, "pr-830")
     clock.move(minutes=5)
 
     with pytest.raises(VersionConflict) as refused:
         await theirs.facts.verify("pr-830", holds, "state: OPEN")
+
     assert str(refused.value) == (
-        "version_conflict: fact 'PR-830' says something else since 5 min ago (by codex; "
-        'check: gh pr view 830 · believed: "PR 830 is merged"), and this session has written '
-        "nothing since. If it is this that you checked, say it again with expected_version=2; "
-        "nothing was saved."
+        f"version_conflict: another session changed {what} of fact 'PR-830' a short time ago "
+        f"(check: {change.get('check', 'gh pr view 830')} · "
+        f'believed: "{change.get("statement", "PR 830 is open")}"). If it is this that you have '
+        "checked, say it again with expected_version=2; nothing was saved."
     )
     assert await got(theirs, "pr-830") == before
-    assert await operations(mine, "fact:pr-830") == ["record", "supersede", "refused"]
+    made = "supersede" if "statement" in change else "record"
+    assert await operations(mine, "fact:pr-830") == ["record", made, "refused"]
+    with pytest.raises(VersionConflict, match="fact 'PR-830' is at version 2, not 1"):
+        await theirs.facts.verify("pr-830", holds, "state: OPEN", expected_version=1)
+    assert await got(theirs, "pr-830") == before
     verified = await theirs.facts.verify("pr-830", holds, "merged", expected_version=2)
     assert (verified.fact.version, verified.fact.held) == (3, holds)
     assert (await theirs.facts.verify("pr-830", holds, "merged")).fact.version == 4
 
 
-async def test_a_refused_verification_is_refused_again_as_long_as_it_says_the_same(
+async def refused_as_changed(state: State, what: str = "statement", name: str = "f") -> None:
+    """It is refused, whatever the check said, and nothing is saved."""
+    before = await got(state, name)
+    for holds in (True, False):
+        with pytest.raises(VersionConflict, match=f"another session changed the {what} of fact"):
+            await state.facts.verify(name, holds, "seen")
+    assert await got(state, name) == before
+
+
+async def test_a_refused_verification_is_refused_again_whatever_else_the_session_writes(
     mine: State, theirs: State
 ) -> None:
-    await record_pr(mine)
-    await theirs.journal.append("I run the check of PR-830 now")
-    await mine.facts.record("pr-830", "PR 830 is merged", expected_version=1)
-    before = await got(theirs, "pr-830")
-    for _ in range(3):
-        with pytest.raises(VersionConflict, match="says something else since"):
-            await theirs.facts.verify("pr-830", True, "state: OPEN")
-        assert await got(theirs, "pr-830") == before
+    await mine.facts.record("f", "it is so", check="c")
+    await say(mine, "it is not")
+    await refused_as_changed(theirs)
+    await theirs.journal.append("I read the list again")
+    await theirs.threads.set("t", relies_on=["f"])
+    await theirs.facts.record("g", "it follows", check="c", because=["f"])
+    await theirs.facts.verify("g", True, "seen")
+    assert (await theirs.facts.record("f", "it is not", check="c")).unchanged
+    with pytest.raises(VersionConflict, match="fact 'f' is at version 2, not 1"):
+        await theirs.facts.record("f", "it is", expected_version=1)
+    with pytest.raises(Conflict):
+        await theirs.facts.record("f", "it is")
+    with pytest.raises(EvidenceRequired):
+        await theirs.facts.verify("f", True, "")
+    await refused_as_changed(theirs)
+    await theirs.facts.list()
+    await refused_as_changed(theirs)
 
 
-async def test_a_verification_without_a_version_counts_when_the_session_can_know_the_statement(
+@pytest.mark.parametrize("way", ["fell", "came due"])
+async def test_that_a_fact_fell_or_came_due_by_the_session_is_no_sign_that_it_was_seen(
+    mine: State, theirs: State, way: str
+) -> None:
+    await mine.facts.record("root", "it is solid", check="c")
+    await mine.facts.record("f", "it is so", check="c", because=["root"])
+    if way == "came due":
+        await mine.facts.verify("root", False, "exit 1")
+    await mine.facts.record("f", check="another")
+    touched = (await theirs.facts.verify("root", way == "came due", "seen")).touched
+    assert [*touched.fell, *touched.again] == ["f"]
+    await refused_as_changed(theirs, "check")
+
+
+@pytest.mark.parametrize("others", [1, 5, 60])
+async def test_a_change_is_found_behind_any_number_of_later_events(
+    mine: State, theirs: State, clock: FakeClock, others: int
+) -> None:
+    await mine.facts.record("root", "it is solid", check="c")
+    await mine.facts.record("f", "it is so", check="c", because=["root"])
+    await theirs.facts.verify("f", True, "seen")
+    clock.move(hours=2)
+    await say(mine, "it is not")
+    await mine.facts.record("f", because=["root"])
+    for n in range(others):
+        clock.move(seconds=30)
+        await mine.facts.record("f", source=f"page {n}")
+        await mine.facts.verify("f", True, "seen")
+        await mine.facts.verify("root", bool(n % 2), "seen")
+        await theirs.journal.append("I am still at it")
+        await refused_as_changed(theirs)
+    version = (await got(theirs)).version
+    assert (await theirs.facts.verify("f", True, "e", expected_version=version)).fact.held
+
+
+@pytest.mark.parametrize("what", CHANGED_BY_ANOTHER)
+async def test_an_hour_after_the_change_a_verification_counts(
+    mine: State, theirs: State, clock: FakeClock, what: str
+) -> None:
+    await mine.facts.record("f", "PR 830 is open", check="c")
+    await mine.facts.record("f", **CHANGED_BY_ANOTHER[what], expected_version=1)
+    clock.move(minutes=30)
+    await mine.facts.record("f", source="a book")
+    clock.move(minutes=30, microseconds=-1)
+    await refused_as_changed(theirs, what.removeprefix("the "))
+    clock.move(microseconds=1)
+    verified = (await theirs.facts.verify("f", True, "seen")).fact
+    assert (verified.version, verified.trust) == (4, Trust.TRUSTED)
+
+
+async def test_the_newest_change_counts_and_not_an_older_one(
+    mine: State, theirs: State, clock: FakeClock
+) -> None:
+    await mine.facts.record("f", "one", check="c")
+    await say(mine, "two")
+    clock.move(minutes=40)
+    await mine.facts.record("f", check="d")
+    clock.move(minutes=40)
+    await refused_as_changed(theirs, "check")
+    clock.move(minutes=20)
+    assert (await theirs.facts.verify("f", True, "seen")).fact.version == 4
+
+
+async def test_a_change_that_was_taken_back_is_none(
+    mine: State, theirs: State, clock: FakeClock
+) -> None:
+    await mine.facts.record("f", "one", check="c")
+    clock.move(hours=2)
+    await say(mine, "two")
+    await mine.facts.record("f", check="d")
+    await say(mine, "one")
+    await refused_as_changed(theirs, "check")
+    await mine.facts.record("f", check="c")
+    assert (await theirs.facts.verify("f", True, "seen")).fact.trust is Trust.TRUSTED
+
+
+async def test_the_first_statement_of_another_session_changes_nothing(
+    mine: State, theirs: State
+) -> None:
+    await mine.facts.record("f", "one", check="c")
+    await mine.facts.record("f", source="a book")
+    assert (await theirs.facts.verify("f", True, "seen")).fact.version == 3
+
+
+@pytest.mark.parametrize("what", CHANGED_BY_ANOTHER)
+async def test_a_change_of_the_session_itself_is_no_conflict_and_a_later_one_of_another_is(
+    mine: State, theirs: State, what: str
+) -> None:
+    change = CHANGED_BY_ANOTHER[what]
+    await theirs.facts.record("f", "PR 830 is open", check="c")
+    await mine.facts.record("f", **change, expected_version=1)
+    for version in (3, 4):
+        assert (await mine.facts.verify("f", True, "seen")).fact.version == version
+    await refused_as_changed(theirs, what.removeprefix("the "))
+    await theirs.facts.record("f", "PR 830 is gone", expected_version=4)
+    await refused_as_changed(mine)
+    assert (await theirs.facts.verify("f", True, "seen")).fact.version == 6
+    await refused_as_changed(mine)
+
+
+@pytest.mark.parametrize("way", ["record", "verify"])
+async def test_a_session_that_wrote_to_the_fact_since_has_seen_what_it_says(
+    mine: State, theirs: State, way: str
+) -> None:
+    await mine.facts.record("f", "one", check="c")
+    await say(mine, "two")
+    await refused_as_changed(theirs)
+    if way == "record":
+        await theirs.facts.record("f", source="a book")
+    else:
+        await theirs.facts.verify("f", True, "seen", expected_version=2)
+    assert (await theirs.facts.verify("f", False, "seen")).fact.version == 4
+    await say(mine, "three")
+    await refused_as_changed(theirs)
+
+
+async def test_who_has_never_written_or_has_no_name_may_not_have_seen_it_either(
+    open_state: Open, mine: State, clock: FakeClock
+) -> None:
+    new, nobody, other = open_state(session="s3"), open_state(session=""), open_state(session="")
+    await mine.facts.record("f", "one", check="c")
+    await say(mine, "two")
+    await refused_as_changed(new)
+    await refused_as_changed(nobody)
+    await say(nobody, "three")
+    await refused_as_changed(mine)
+    await refused_as_changed(nobody)  # no two calls without a session are known to be of one
+    await refused_as_changed(other)
+    clock.move(hours=1)
+    for version, state in enumerate((new, nobody, mine), 4):
+        assert (await state.facts.verify("f", True, "seen")).fact.version == version
+
+
+async def test_a_change_to_another_fact_or_in_another_project_is_none(
     open_state: Open, mine: State, theirs: State
 ) -> None:
-    new, nobody = open_state(session="s3"), open_state(session="")
-    await theirs.journal.append("I am here")
-    await record_pr(mine)
-    made = await theirs.facts.verify("pr-830", True, "the first statement replaces none")
-    assert made.fact.version == 2
-    await mine.facts.record("pr-830", check="gh pr view 830 --json state")
-    other_check = await theirs.facts.verify("pr-830", True, "another check is no other statement")
-    assert other_check.fact.version == 4
-    await say(mine, "PR 830 is merged", "pr-830")
-    for state, evidence in (
-        (mine, "it said so itself"),
-        (new, "it has never written anything"),
-        (nobody, "it has no name"),
-    ):
-        version = (await got(mine, "pr-830")).version
-        verified = (await state.facts.verify("pr-830", True, evidence)).fact
-        assert (verified.version, verified.evidence) == (version + 1, evidence)
-    with pytest.raises(VersionConflict, match="says something else since"):
-        await theirs.facts.verify("pr-830", True, "state: OPEN")
-    await theirs.journal.append("I read the list again")
-    assert (await theirs.facts.verify("pr-830", True, "merged")).fact.evidence == "merged"
+    elsewhere = open_state(project="other")
+    for state, name in ((mine, "f"), (mine, "g"), (elsewhere, "f")):
+        await state.facts.record(name, "one", check="c")
+    await say(mine, "two", "g")
+    await say(elsewhere, "two")
+    assert (await theirs.facts.verify("f", True, "seen")).fact.version == 2
+    await refused_as_changed(theirs, name="g")
 
 
 async def test_a_verification_that_says_the_opposite_of_the_last_shows_the_fact_as_it_was(
@@ -1108,14 +1296,21 @@ async def test_the_list_begins_with_what_is_due_and_ends_with_what_fell(
     assert await listed(state) == (due + later + fell, 8)
     assert await listed(state, due=True) == (due, 2)
     assert await listed(state, trust="Trusted ") == (["trusted"], 1)
-    assert await listed(state, trust=Trust.TRUSTED, due=True) == (["was trusted"], 1)
+    for trust in (Trust.TRUSTED, " Trusted"):
+        with pytest.raises(BadArgument) as refused:
+            await state.facts.list(trust=trust, due=True)
+        assert str(refused.value) == (
+            "bad_argument: trust is 'trusted' and due is true, but what is due for a check is not "
+            "trusted. Leave one of them out."
+        )
     assert await listed(state, trust="provisional") == (["late", "soon", "later"], 3)
     assert await listed(state, trust="stale") == (["stale"], 1)
     assert await listed(state, trust="refuted") == (["root of stale"], 1)
     assert await listed(state, trust="archival", due=True) == ([], 0)
     counted = {Trust.TRUSTED: 1, Trust.PROVISIONAL: 1, Trust.STALE: 0}
     filters: list[dict[str, Any]] = [{}, {"due": True}, {"limit": 1}]
-    filters += [{"trust": trust, "due": due} for trust in Trust for due in (True, False)]
+    filters += [{"trust": trust} for trust in Trust]
+    filters += [{"trust": trust, "due": True} for trust in Trust if trust is not Trust.TRUSTED]
     for given in filters:
         assert (await state.facts.list(**given)).due == counted
     await state.facts.verify("root of stale", True, "exit 0")
@@ -1302,6 +1497,42 @@ async def test_a_thread_can_be_done_on_the_strength_of_something_else(
     )
 
 
+@pytest.mark.parametrize("trust", [Trust.REFUTED, Trust.STALE])
+async def test_a_thread_that_is_done_is_not_given_what_fell_to_rely_on(
+    state: State, trust: Trust
+) -> None:
+    await fact_in(state, trust, "wrong")
+    await fact_in(state, Trust.TRUSTED, "good")
+    await fact_in(state, Trust.PROVISIONAL, "new")
+    await state.threads.set("t", relies_on=["good"])
+    before = await state.threads.set("t", status="done", evidence="exit 0")
+
+    for given in (["wrong"], ["good", "wrong"]):
+        with pytest.raises(EvidenceRequired) as refused:
+            await state.threads.set("t", relies_on=given)
+        assert str(refused.value).startswith(
+            "evidence_required: thread 't' cannot be done: it relies on what does not hold: "
+            f"'wrong' ({trust}; check: c · believed: \"it is so\"). "
+        )
+        assert (await state.threads.get("t")).thread == before
+
+    given = await state.threads.set("t", relies_on=["good", "new"])
+    assert (given.status, [p.name for p in given.relies_on]) == (Status.DONE, ["good", "new"])
+    await state.facts.verify("good", False, "exit 1")
+    noted = await state.threads.set("t", note="it fell since")
+    assert (noted.status, [p.trust for p in noted.relies_on]) == (
+        Status.DONE,
+        [Trust.REFUTED, Trust.PROVISIONAL],
+    )
+    with pytest.raises(EvidenceRequired, match="it relies on what does not hold: 'good'"):
+        await state.threads.set("t", relies_on=["good"])
+    await say(state, "it is something else", "good")
+    with pytest.raises(EvidenceRequired, match="never checked, and what it said before was ref"):
+        await state.threads.set("t", relies_on=["good"])
+    cleared = await state.threads.set("t", clear=["relies_on"])
+    assert (cleared.status, cleared.relies_on) == (Status.DONE, [])
+
+
 @pytest.mark.parametrize(
     ("given", "dropped"),
     [
@@ -1385,6 +1616,22 @@ async def test_the_answer_names_at_most_20_of_what_it_touched_and_counts_all(sta
     assert refuted.touched == Touched(facts, 25, (), 0, threads, 25)
     again = await state.facts.verify("root", True, "exit 0")
     assert again.touched == Touched((), 0, facts, 25, threads, 25)
+
+
+async def test_of_more_than_a_thousand_threads_that_rely_on_a_fact_a_thousand_are_counted(
+    state: State, path: str
+) -> None:
+    await fact_in(state, Trust.TRUSTED)
+    for n in range(1001):
+        await state.threads.set(f"t{n:04}", relies_on=["f"])
+    assert rows(path, "SELECT count(*) FROM relies") == [(1001,)]
+
+    touched = (await state.facts.verify("f", False, "exit 1")).touched
+
+    named = [(f"t{n:04}", Status.ACTIVE) for n in range(20)]
+    assert touched == Touched(fell=[], fell_count=0, threads=named, threads_count=1000)
+    trace = await state.facts.trace("f")
+    assert (trace.threads, trace.threads_count) == (named, 1000)
 
 
 # Large reasons
@@ -1472,7 +1719,20 @@ FORGOTTEN = "verified = NULL, held = NULL, verified_at = NULL, verified_by = NUL
         (Trust.STALE, "trust = 'archival'", "only a verification brings back what fell"),
         (Trust.REFUTED, "trust = 'archival'", "only a verification brings back what fell"),
         (Trust.STALE, "trust = 'refuted'", "CHECK constraint failed"),
-        (Trust.TRUSTED, "\"check\" = ''", "CHECK constraint failed"),
+        (Trust.TRUSTED, "\"check\" = '', verified = verified + 1", "CHECK constraint failed"),
+        (Trust.TRUSTED, "\"check\" = ''", "one of this statement by this check"),
+        (Trust.TRUSTED, "\"check\" = 'd'", "one of this statement by this check"),
+        (Trust.TRUSTED, "statement = 'it is not'", "one of this statement by this check"),
+        (
+            Trust.TRUSTED,
+            "statement = 'it is not', stated = stated + 1, version = version + 1, evidence = 'e'",
+            "one of this statement by this check",
+        ),
+        (
+            Trust.TRUSTED,
+            "statement = 'it is not', \"check\" = 'd'",
+            "one of this statement by this check",
+        ),
         (Trust.TRUSTED, "recheck_at = NULL", "CHECK constraint failed"),
         (Trust.TRUSTED, FORGOTTEN, "CHECK constraint failed"),
         (Trust.TRUSTED, "held = 0", "CHECK constraint failed"),
@@ -1487,6 +1747,26 @@ async def test_the_file_refuses_trust_that_no_verification_gave(
     with plain(path) as store, pytest.raises(sqlite3.IntegrityError, match=why):
         store.execute(f"UPDATE facts SET {change} WHERE name = 'f'")  # noqa: S608
     assert await got(state) == before
+
+
+@pytest.mark.parametrize(
+    ("trust", "change"),
+    [
+        (Trust.TRUSTED, 'statement = statement, "check" = "check", source = \'a book\''),
+        (Trust.TRUSTED, "statement = 'it is not', \"check\" = 'd', verified = verified + 1"),
+        (Trust.TRUSTED, f"\"check\" = 'd', trust = 'provisional', {FORGOTTEN}"),
+        (Trust.PROVISIONAL, "statement = 'it is not', \"check\" = 'd'"),
+        (Trust.REFUTED, "\"check\" = 'd'"),
+    ],
+)
+async def test_the_file_takes_another_statement_or_check_of_what_is_not_trusted_by_the_old(
+    state: State, path: str, trust: Trust, change: str
+) -> None:
+    await fact_in(state, trust)
+    with plain(path) as store:
+        store.execute("BEGIN IMMEDIATE")
+        assert store.execute(f"UPDATE facts SET {change} WHERE name = 'f'").rowcount == 1  # noqa: S608
+        store.execute("ROLLBACK")
 
 
 async def test_the_file_refuses_to_make_a_stale_fact_trusted_by_the_verification_it_has(

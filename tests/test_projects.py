@@ -485,7 +485,7 @@ async def test_facts_and_objectives_that_both_have_are_kept_apart_with_all_that_
         assert [
             [[p.name for p in reason] for reason in (await acme.facts.trace(name)).fact.reasons]
             for name in ("runs", "ready")
-        ] == [[["Builds", "Tested"], ["Builds", "Tested"]], [["Runs"], ["fits"]]]
+        ] == [[["Builds", "Tested"], ["Builds"]], [["Runs"], ["fits"]]]
         hits = (await Search(database, acme.caller).find("the build is green")).hits
         assert sorted(hit.name for hit in hits) == ["Builds", "Builds (from Beta)"]
         assert rows(path, "SELECT name, shown, version, project FROM objectives ORDER BY name") == [
@@ -529,8 +529,6 @@ async def test_a_reason_for_a_replaced_statement_stays_one_in_another_project(
         await acme.facts.record("top", because=["base (from beta)", "side (from beta)"])
         assert (await acme.facts.verify("top", True, "top is there")).fact.trust == "trusted"
         assert rows(path, wanted) == [
-            ("base (from beta)", 9, 1, 1, "trusted", 10),
-            ("side (from beta)", 9, 0, 0, "", 7),
             ("base (from beta)", 14, 0, 0, "trusted", 10),
             ("side (from beta)", 14, 0, 0, "", 7),
         ]
@@ -548,11 +546,11 @@ async def test_facts_and_the_objective_that_only_one_has_move_as_they_are(tmp_pa
         now = await acme.objective.get()
         assert now and (now.objective, now.version) == ("Ship it safely", 2)
         trace = await acme.facts.trace("deployed")
-        assert [t.fact.name for t in trace.rests_on] == ["Runs", *2 * ["Builds", "Tested"]]
+        assert [t.fact.name for t in trace.rests_on] == ["Runs", "Builds", "Tested", "Builds"]
         runs = trace.rests_on[0].fact
         assert [[p.replaced for p in reason] for reason in runs.reasons] == [
             [False, True],
-            [False, False],
+            [False],
         ]
         again = await acme.facts.verify("deployed", True, "it is there")
         assert again.fact.trust == "trusted"

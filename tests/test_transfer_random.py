@@ -40,39 +40,80 @@ LASTING = """
 """That a fact fell with others is worked out anew: here it may rest on others."""
 
 
-GIVEN = """
-    SELECT at, row FROM events WHERE project = 1 AND kind = 'fact'
-        AND operation IN ('record', 'supersede') ORDER BY seq DESC LIMIT 1
+RECORDED = """
+    SELECT at, operation, json_extract(row, '$.reasons'),
+        EXISTS (SELECT 1 FROM premises WHERE project = 1 AND fact = name AND given = seq),
+        (
+            SELECT at FROM events
+            WHERE project = 1 AND kind = 'fact' AND name = last.name AND seq < last.seq
+                AND operation IN ('record', 'supersede') ORDER BY seq DESC LIMIT 1
+        ), (
+            SELECT json_extract(row, '$.reasons') FROM events
+            WHERE project = 1 AND kind = 'fact' AND name = last.name AND seq < last.seq
+                AND operation <> 'refused' ORDER BY seq DESC LIMIT 1
+        )
+    FROM events AS last
+    WHERE project = 1 AND kind = 'fact' AND operation IN ('record', 'supersede')
+    ORDER BY seq DESC LIMIT 1
 """
+"""The last recording of a fact, and what was there before it."""
 REASONS = """
-    SELECT name, at, operation, json_array_length(row, '$.reasons') FROM events
+    SELECT name, at, json_array_length(row, '$.reasons') FROM events
     WHERE project = 1 AND kind = 'fact' AND operation IN ('record', 'supersede') ORDER BY seq
 """
-Told = dict[str, set[str]]
-"""By the time of a recording: when the statements were made for which it gave a reason. No two of
-them are of one time, wherever they were made."""
+
+
+PREMISES = """
+    SELECT fact, dense_rank() OVER (PARTITION BY fact ORDER BY reason), premise, replaced
+    FROM premise_rows WHERE project = 1
+"""
+
+
+class Told:
+    """What a plain reading of the rules says about reasons.
+
+    A recording is known by its time: no two are of one time, wherever they were made.
+    """
+
+    def __init__(self) -> None:
+        self.about: dict[str, set[str]] = {}
+        """By the recording that gave a reason: when the statements were made that it was for."""
+        self.reasons: dict[str, list[str]] = {}
+        """By recording: those that gave the reasons that its fact has from then on."""
+
+    def listen(self, store: Store) -> None:
+        """Note what the last recording did, and hold it against the rules."""
+        for at, operation, after, is_given, earlier, before in rows(store.path, RECORDED):
+            if str(at) in self.reasons:
+                continue
+            facts = rows(store.path, "SELECT shown, stated_at FROM facts WHERE project = 1")
+            stated = {str(name): str(time) for name, time in facts}
+            named: list[list[str]] = json.loads(str(after))
+            had: list[tuple[str, list[str]]] = []
+            if operation == "record" and earlier is not None:
+                had = list(zip(self.reasons[str(earlier)], json.loads(str(before)), strict=True))
+            if is_given:
+                had = [
+                    (given, names) for given, names in had if self._is_about(given, names, stated)
+                ]
+                self.about[str(at)] = {stated[name] for name in named[-1]}
+                had.append((str(at), named[-1]))
+            assert named == [names for _, names in had]
+            self.reasons[str(at)] = [given for given, _ in had]
+
+    def _is_about(self, given: str, names: list[str], stated: dict[str, str]) -> bool:
+        """Whether all that a reason was given for still says the same."""
+        return all(stated[name] in self.about[given] for name in names)
 
 
 class Life:
-    """One caller that does one random thing after another, whatever is refused.
-
-    `told` is what the reasons were given for.
-    """
+    """One caller that does one random thing after another, whatever is refused."""
 
     def __init__(self, rng: random.Random, clock: FakeClock) -> None:
         self._rng = rng
         self._clock = clock
         self._keys: list[str] = []
-        self.told: Told = {}
-
-    def listen(self, store: Store) -> None:
-        """Note what the last reason was given for, as its event names it and facts are now."""
-        for at, row in rows(store.path, GIVEN):
-            if str(at) not in self.told:
-                reasons = json.loads(str(row))["reasons"]
-                facts = rows(store.path, "SELECT shown, stated_at FROM facts WHERE project = 1")
-                last = reasons[-1] if reasons else ()
-                self.told[str(at)] = {str(stated) for name, stated in facts if name in last}
+        self.told = Told()
 
     async def step(self, state: State) -> None:
         self._clock.move(seconds=self._rng.choice((1, 1, 60, 4000)))
@@ -217,7 +258,7 @@ async def test_nothing_is_lost_or_overwritten_between_three_stores(
             agent = rng.choice(("ada", "ben"))
             await life.step(store.as_(agent, f"{agent} in {store.path.stem}"))
             if store.path.exists():
-                life.listen(store)
+                life.told.listen(store)
             if rng.random() < 0.15:
                 source, target = rng.sample(stores, 2)
                 await carry(source, target, life.told)
@@ -241,7 +282,7 @@ async def test_what_is_believed_falls_wherever_its_reasons_do(tmp_path: Path, se
             store = (a, b, c)[number]
             await life.believe(store.as_("ada", f"ada in {store.path.stem}"), names)
             if store.path.exists():
-                life.listen(store)
+                life.told.listen(store)
             if rng.random() < 0.25:
                 source, target = rng.sample((a, b, c), 2)
                 await carry(source, target, life.told)
@@ -276,21 +317,15 @@ def assert_arguments_hold(path: Path, told: Told) -> None:
     stated = {str(name): str(at) for name, _, at, _ in facts}
     due = {str(name) for name, trust, _, at in facts if trust == "stale" and at is not None}
     fallen = {name for name in trust if trust[name] in ("stale", "refuted")}
-    given: dict[str, list[str]] = {name: [] for name in trust}
-    for name, at, operation, count in rows(path, REASONS):
-        here = given[str(name)]
-        if operation == "supersede":
-            here.clear()
-        if count != len(here):
-            here.append(str(at))
-        assert count == len(here), name
+    given: dict[str, list[str]] = {}
+    for name, at, count in rows(path, REASONS):
+        given[str(name)] = told.reasons[str(at)]
+        assert count == len(given[str(name)]), name
     reasons: dict[str, dict[object, set[str]]] = {name: {} for name in trust}
     stand: dict[str, set[object]] = {name: set() for name in trust}
-    for fact, number, premise, reads in rows(
-        path, "SELECT fact, reason, premise, replaced FROM premise_rows WHERE project = 1"
-    ):
+    for fact, number, premise, reads in rows(path, PREMISES):
         name, other = str(fact), str(premise)
-        replaced = stated[other] not in told[given[name][int(str(number)) - 1]]
+        replaced = stated[other] not in told.about[given[name][int(str(number)) - 1]]
         assert bool(reads) == replaced, (name, number, other)
         reason = reasons[name].setdefault(number, set())
         if not reason:

@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from carrying import Line, Store, contradictions, data_of, edit, fill, lines_of, store_at, things
+import pytest
+from carrying import (
+    Line,
+    Store,
+    contradictions,
+    data_of,
+    edit,
+    everything,
+    fill,
+    lines_of,
+    store_at,
+    things,
+)
 from conftest import FakeClock
 from large_store import Size, build
 from workload import Nouns, StepClock, rows, work_truth
 
 from mcp_state.api import State
+from mcp_state.errors import BadArgument
 from mcp_state.models import Thread
 from mcp_state.store.transfer.lines import FORMAT
 
@@ -71,11 +84,11 @@ async def test_facts_of_any_trust_reasons_and_the_objective_arrive_as_they_are(
             "fits": ("archival", []),
             "Gone": ("refuted", []),
             "ready": ("provisional", [["runs"], ["fits"]]),
-            "Runs": ("trusted", [["builds", "tested"]] * 2),
+            "Runs": ("trusted", [["builds", "tested"], ["builds"]]),
             "Tested": ("provisional", []),
         }
         given = [line["fact"]["given"] for line in data_of(file) if "fact" in line]
-        assert given == [[], [[9]], [], [], [[7], [8]], [[6, 6], [17, 17]], []]
+        assert given == [[], [[9]], [], [], [[7], [8]], [[6, 6], [16]], []]
         assert {n: (line["stated"], line["replaces"]) for n, line in lines.items()} == {
             "Builds": (3, ""),
             "Deployed": (9, ""),
@@ -83,7 +96,7 @@ async def test_facts_of_any_trust_reasons_and_the_objective_arrive_as_they_are(
             "Gone": (23, ""),
             "ready": (7, ""),
             "Runs": (6, ""),
-            "Tested": (16, "refuted"),
+            "Tested": (18, "refuted"),
         }
         assert lines["Deployed"]["baseline"]["target"] == "git:HEAD"
         assert [line["relies_on"] for line in things(file, "thread")] == [["builds", "ready"]]
@@ -259,7 +272,7 @@ async def test_what_rests_on_a_statement_that_was_replaced_falls_until_it_is_tol
             [["two"]],
             [["one"]],
         ]
-        assert await replaced(there, "top") == [["one"], []]
+        assert (await reasons(there, "top"), await replaced(there, "top")) == ([["one"]], [[]])
         await there.facts.verify("one", True, "exit 0")
         await there.facts.verify("two", True, "exit 0")
         await there.facts.verify("only here", True, "exit 0, but why?")
@@ -268,8 +281,8 @@ async def test_what_rests_on_a_statement_that_was_replaced_falls_until_it_is_tol
             await there.facts.record(name, because=[premise])
             assert (await trusts(there))[name] == "stale*"
             await there.facts.verify(name, True, "exit 0")
-        assert await replaced(there, "only here") == [["one"], []]
-        assert await replaced(there, "from there") == [["two"], []]
+            assert await reasons(there, name) == [[premise]]
+            assert await replaced(there, name) == [[]]
         assert (await trusts(there))["above"] == "stale*"
         assert (await ours.take(await theirs.export())).kept_apart == {}
         assert await trusts(here) == await trusts(there)
@@ -312,6 +325,17 @@ async def test_a_reason_for_a_replaced_statement_reads_as_such_in_any_order_of_e
             assert (await fifth.take(await third.export())).kept_apart == {}
             for store in (fourth, fifth):
                 assert await replaced(store.as_(), "top") == [["base"], []]
+            other = fourth.as_(project="other")
+            await believe(other, "base")
+            await fourth.as_().projects.merge("other")
+            assert await reasons(other, "top") == [["base (from acme)", "side"], ["side"]]
+            assert await replaced(other, "top") == [["base (from acme)"], []]
+            assert await given(fourth, "top") == [
+                ("base (from acme)", 1, 0),
+                ("side", 1, 10),
+                ("side", 2, 12),
+            ]
+            assert contradictions(fourth.path) == []
         assert (await third.take(await theirs.export())).events == 0
         await third.as_().facts.verify("side", False, "exit 1")
         assert (await trusts(third.as_()))["top"] == "stale"
@@ -320,24 +344,10 @@ async def test_a_reason_for_a_replaced_statement_reads_as_such_in_any_order_of_e
         assert (await trusts(third.as_()))["top"] == "stale*"
         await third.as_().facts.verify("top", True, "exit 0")
         await ours.take(await third.export())
-        assert await replaced(here, "top") == [["base"], [], []]
-        assert (await trusts(here))["top"] == "trusted"
-        other = third.as_(project="other")
-        await believe(other, "base")
-        await third.as_().projects.merge("other")
-        assert await reasons(other, "top") == [
-            ["base (from acme)", "side"],
-            ["side"],
-            ["base (from acme)"],
-        ]
-        assert await replaced(other, "top") == [["base (from acme)"], [], []]
-        assert await given(third, "top") == [
-            ("base (from acme)", 1, 0),
-            ("base (from acme)", 3, 18),
-            ("side", 1, 10),
-            ("side", 2, 12),
-        ]
-        assert contradictions(third.path) == []
+        for state in (here, third.as_()):
+            assert await reasons(state, "top") == [["side"], ["base"]]
+            assert await replaced(state, "top") == [[], []]
+            assert (await trusts(state))["top"] == "trusted"
 
 
 async def test_a_reason_that_leads_to_a_copy_that_was_kept_apart_is_not_replaced_by_it(
@@ -355,9 +365,9 @@ async def test_a_reason_that_leads_to_a_copy_that_was_kept_apart_is_not_replaced
         await theirs.take(await ours.export())
         for state in (here, there):
             await state.facts.record("base", source=state.caller.actor.agent)
+        await here.facts.record("top", because=["base"])
         await here.facts.record("twice", "second", expected_version=2)
         await here.facts.record("twice", source="a book")
-        await here.facts.record("top", because=["base"])
         await there.facts.record("twice", source="hearsay")
         imported = await theirs.take(await ours.export())
         assert imported.kept_apart == {
@@ -368,15 +378,90 @@ async def test_a_reason_that_leads_to_a_copy_that_was_kept_apart_is_not_replaced
             ["base (from acme)", "twice (from acme)"],
             ["base (from acme)"],
         ]
-        assert await given(ours, "top") == [("base", 1, 5), ("base", 2, 11), ("twice", 1, 5)]
+        assert await given(ours, "top") == [("base", 1, 5), ("base", 2, 8), ("twice", 1, 5)]
         assert await given(theirs, "top") == [
             ("base (from acme)", 1, 10),
-            ("base (from acme)", 2, 18),
+            ("base (from acme)", 2, 15),
             ("twice (from acme)", 1, 5),
         ]
         assert await replaced(here, "top") == [["twice"], []]
         assert await replaced(there, "top") == [["twice (from acme)"], []]
-        assert (await trusts(there))["top"] == (await trusts(here))["top"] == "stale*"
+        assert (await trusts(there))["top"] == (await trusts(here))["top"] == "trusted"
+
+
+async def test_another_check_or_statement_that_was_verified_anew_arrives_as_trusted(
+    tmp_path: Path,
+) -> None:
+    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+        here, there = ours.as_("ada"), theirs.as_("ben")
+        for name in ("one", "two", "three"):
+            await believe(here, name)
+        await theirs.take(await ours.export())
+        await here.facts.record("one", check="make one")
+        await here.facts.verify("one", True, "make one: exit 0")
+        await here.facts.record("two", "two holds for most", expected_version=2)
+        await here.facts.verify("two", True, "exit 0 for most")
+        await here.facts.record("three", check="make three")
+        imported = await theirs.take(await ours.export())
+        assert (imported.events, imported.kept_apart) == (5, {})
+        assert await trusts(there) == {"one": "trusted", "three": "provisional", "two": "trusted"}
+        for name in ("one", "two", "three"):
+            assert await there.facts.trace(name) == await here.facts.trace(name)
+
+
+@pytest.mark.parametrize("key", ["statement", "check"])
+@pytest.mark.parametrize("is_there", [False, True], ids=["new", "more"])
+async def test_what_nobody_has_verified_as_it_stands_does_not_arrive_as_trusted(
+    tmp_path: Path, key: str, is_there: bool
+) -> None:
+    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+        await believe(ours.as_(), "base")
+        await theirs.as_().facts.record("else", "e")
+        if is_there:
+            await theirs.take(await ours.export())
+        await ours.as_().facts.record("base", source="a book")
+        file = await ours.export()
+
+        def forge(lines: list[Line]) -> None:
+            """Say that the last recording changed it too, and left it trusted."""
+            *_, fact = (line["fact"] for line in lines if "fact" in line)
+            *_, event = (line for line in lines if line.get("kind") == "fact")
+            fact[key] = event["row"][key] = "another"
+
+        edit(file, forge)
+        before = everything(theirs.path)
+        with pytest.raises(BadArgument) as refused:
+            await theirs.as_().transfer.import_file(file)
+        assert refused.value.fact.endswith(
+            "a fact whose verification was one of another statement or check"
+        )
+        assert everything(theirs.path) == before
+
+
+async def test_the_store_itself_takes_no_import_of_what_was_verified_as_something_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def agreed(staging: object) -> None:
+        """As if a file could pass."""
+
+    monkeypatch.setattr("mcp_state.store.transfer.loading.contradiction", agreed)
+    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+        await believe(ours.as_(), "base")
+        await theirs.take(await ours.export())
+        await ours.as_().facts.record("base", source="a book")
+        file = await ours.export()
+
+        def forge(lines: list[Line]) -> None:
+            next(line["fact"] for line in lines if "fact" in line)["check"] = "true"
+
+        edit(file, forge)
+        before = everything(theirs.path)
+        with pytest.raises(BadArgument) as refused:
+            await theirs.as_().transfer.import_file(file)
+        assert refused.value.fact.endswith(
+            "the store does not take this: a verification is one of this statement by this check"
+        )
+        assert everything(theirs.path) == before
 
 
 async def test_what_is_due_falls_again_with_what_the_file_refutes(tmp_path: Path) -> None:

@@ -199,8 +199,11 @@ _CHECKS = (
         SELECT 'fact ' || shown || ' of project ' || project || ' says that event ' || verified
             || ' verified it, and that it ' || iif(held, 'held', 'did not hold')
             || '; its newest verification is event ' || coalesce(seq, 0)
+            || iif(is_another, ', of another statement or check', '')
         FROM (
-            SELECT facts.*, events.seq, at, actor, json_extract(row, '$.held') AS said
+            SELECT facts.*, events.seq, at, actor, json_extract(row, '$.held') AS said,
+                statement <> json_extract(row, '$.statement')
+                    OR held AND "check" <> json_extract(row, '$.check') AS is_another
             FROM facts LEFT JOIN events ON events.project = facts.project AND events.seq = (
                 SELECT seq FROM events
                 WHERE events.project = facts.project AND kind = 'fact'
@@ -208,7 +211,8 @@ _CHECKS = (
                 ORDER BY events.seq DESC LIMIT 1
             )
             WHERE verified IS NOT NULL
-        ) WHERE (verified, verified_at, verified_by, held) IS NOT (seq, at, actor, said)
+        ) WHERE is_another
+            OR (verified, verified_at, verified_by, held) IS NOT (seq, at, actor, said)
         """,
     ),
     _Check(

@@ -15,6 +15,7 @@ from mcp_state.store.fact_rules import (
     check_version,
     comes_due,
     drop_reasons,
+    drop_replaced,
     falls_with,
     let_fall,
     reasons_of,
@@ -172,7 +173,7 @@ def _amend(
     if is_new and len(reasons) >= _MOST_REASONS:
         raise BadArgument(
             f"fact {row['shown']!r} has {len(reasons)} reasons; at most {_MOST_REASONS}",
-            "Another one adds nothing.",
+            "Replace its statement (expected_version) to begin with new ones.",
         )
     fields |= _amended(tx.now, row, fields["check"] != row["check"], after, archival)
     columns = ("check", "source", "trust", "recheck_after", "recheck_at")
@@ -184,6 +185,7 @@ def _amend(
     if others := [column for column in changed if column != "check"]:
         words.append(f"changed {', '.join(others)}")
     if is_new:
+        drop_replaced(tx, name)
         add_reason(tx, name, last + 1, reason)
         names = ", ".join(one_line(stored_fact(tx, one)["shown"], 40) for one in reason[:5])
         words.append(f"{'another' if last else 'a'} reason: {names}")

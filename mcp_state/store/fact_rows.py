@@ -12,10 +12,10 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from mcp_state import lookups
-from mcp_state.errors import NotFound
+from mcp_state.errors import BadArgument, NotFound
 from mcp_state.lookups import Compared, Found
 from mcp_state.models import FALLEN, Actor, Fact, FactPage, Premise, Thread, Trust
-from mcp_state.store.paging import FAR, Group, page_of
+from mcp_state.store.paging import ASKED, FAR, Group, page_of
 from mcp_state.store.text import fold, one_line, quoted, tidy_name
 from mcp_state.store.transaction import Reading, Row, actor_of, time_of
 from mcp_state.times import from_text, to_text
@@ -31,7 +31,9 @@ RELIED = """
     LEFT JOIN actors ON actors.id = verified_by
     WHERE relies.project = :project AND thread = :name ORDER BY fact
 """
-_NAMES = "SELECT shown FROM facts WHERE project = :project ORDER BY changed DESC LIMIT 300"
+_NAMES = """
+    SELECT shown FROM facts WHERE project = :project AND name >= :first AND name < :end LIMIT 300
+"""
 _DUE = """
     SELECT * FROM fact_rows
     WHERE project = :project AND trust = :value AND recheck_at <= :asked
@@ -40,7 +42,7 @@ _DUE = """
 """
 _LATER = """
     SELECT * FROM fact_rows
-    WHERE project = :project AND trust = :value AND recheck_at > :asked
+    WHERE project = :project AND trust = :value AND recheck_at IS NOT NULL
         AND (recheck_at, created) > (:first, :second)
     ORDER BY recheck_at, created LIMIT :limit
 """
@@ -68,7 +70,7 @@ _FALLEN_SINCE = """
     ORDER BY trust_at DESC, changed DESC LIMIT :limit
 """
 MOST_COUNTED = 1000
-_MOST_LOOKED_UP = 200
+MOST_LOOKED_UP = 200
 STAYS_VERIFIED = timedelta(hours=4)
 """How long a session may rely on its own verification."""
 LIVE = (Trust.TRUSTED, Trust.PROVISIONAL, Trust.STALE)
@@ -85,8 +87,10 @@ def find_fact(tx: Reading, fact: str) -> Row:
     """
     row = tx.one(FACT, {"name": fold(tidy_name(fact, "fact"))})
     if row is None:
-        shown = {fold(row["shown"]): row["shown"] for row in tx.all(_NAMES)}
-        near = [shown[name] for name in difflib.get_close_matches(fold(fact), list(shown), 3)]
+        name = fold(fact)
+        some = tx.all(_NAMES, {"first": name[:1], "end": name[:1] + "\U0010ffff"})
+        shown = {fold(row["shown"]): row["shown"] for row in some}
+        near = [shown[one] for one in difflib.get_close_matches(name, list(shown), 3)]
         raise NotFound.named(
             "fact", fact.strip(), near, "fact_list shows them; fact_record makes one."
         )
@@ -124,7 +128,7 @@ def fact_of(tx: Reading, row: Row) -> Fact:
         stated_at=from_text(row["stated_at"]),
         stated_by=Actor(row["stater_agent"], row["stater_client"], row["stater_session"]),
         source=row["source"],
-        reasons=reasons_of(tx, row["name"]),
+        reasons=_reasons(tx, row["name"]),
         version=row["version"],
         created_at=from_text(row["created_at"]),
         changed_at=from_text(row["changed_at"]),
@@ -132,7 +136,7 @@ def fact_of(tx: Reading, row: Row) -> Fact:
     )
 
 
-def reasons_of(tx: Reading, name: str) -> Sequence[Sequence[Premise]]:
+def _reasons(tx: Reading, name: str) -> Sequence[Sequence[Premise]]:
     """The reasons of a fact (folded): of each, the facts that are all needed."""
     reasons: dict[int, list[Premise]] = {}
     for row in tx.all(PREMISES, {"name": name}):
@@ -190,9 +194,9 @@ def row_of(tx: Reading, row: Row) -> dict[str, Any]:
     return {
         "name": row["shown"],
         "version": row["version"],
+        "check": row["check"],
         "statement": row["statement"],
         "replaces": row["replaces"],
-        "check": row["check"],
         "source": row["source"],
         "trust": row["trust"],
         "recheck_after": row["recheck_after"],
@@ -220,6 +224,11 @@ def text_of(row: Row) -> str:
 
 def list_facts(tx: Reading, trust: Trust | None, due: bool, limit: int, cursor: str) -> FactPage:
     """The page of facts that `Facts.list` describes."""
+    if due and trust is Trust.TRUSTED:
+        raise BadArgument(
+            "trust is 'trusted' and due is true, but what is due for a check is not trusted",
+            "Leave one of them out.",
+        )
     filters = f"{trust or 'all'}{'-due' if due else ''}"
     page = page_of(tx, _groups(trust, due), filters, limit, cursor, "fact_list")
     facts = [fact_of(tx, row) for row in page.rows]
@@ -244,7 +253,7 @@ def _groups(trust: Trust | None, due: bool) -> Sequence[Group]:
     if live and (due or trust is not Trust.TRUSTED):
         groups.append(Group(_DUE, live, ("recheck_at", "created"), ("", 0)))
     if live and not due:
-        groups.append(Group(_LATER, live, ("recheck_at", "created"), ("", 0)))
+        groups.append(Group(_LATER, live, ("recheck_at", "created"), (ASKED, FAR)))
     return groups + [Group(_REST, [t], ("trust", "changed"), (t.value, FAR)) for t in rest]
 
 
@@ -309,7 +318,7 @@ async def found_for(
     within = (premise for fact in facts for reason in fact.reasons for premise in reason)
     checks = {one.check: None for one in chain(facts, within, premises)}
     targets = [target for check in checks if (target := lookups.target_of(check))]
-    return await lookups.look_up(worktree, targets, most=_MOST_LOOKED_UP) if targets else {}
+    return await lookups.look_up(worktree, targets, most=MOST_LOOKED_UP) if targets else {}
 
 
 T = TypeVar("T", Fact, Premise)

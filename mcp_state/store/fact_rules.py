@@ -31,12 +31,19 @@ _EDGES = """
     SELECT reason, premise, replaced, fallen FROM premise_rows
     WHERE project = :project AND fact = :name ORDER BY reason, premise
 """
+_PREMISES = "SELECT premise FROM premises WHERE project = :project AND fact = :name"
 _STATE = "SELECT trust, recheck_at FROM facts WHERE project = :project AND name = :name"
 _ADD_PREMISE = """
     INSERT INTO premises (project, fact, reason, premise, given)
     VALUES (:project, :name, :reason, :premise, :seq)
 """
 _DROP_REASONS = "DELETE FROM premises WHERE project = :project AND fact = :name"
+_DROP_REPLACED = """
+    DELETE FROM premises WHERE project = :project AND fact = :name AND reason IN (
+        SELECT reason FROM premise_rows
+        WHERE project = :project AND fact = :name AND replaced = 1
+    )
+"""
 _FALL = """
     UPDATE facts SET trust = 'stale', trust_at = iif(trust = 'stale', trust_at, :now),
         recheck_at = NULL
@@ -44,9 +51,10 @@ _FALL = """
 """
 _COMES_DUE = "UPDATE facts SET recheck_at = :now WHERE project = :project AND name = :name"
 _THREADS = """
-    SELECT DISTINCT shown, status, created FROM relies
-    JOIN threads ON threads.project = relies.project AND threads.name = thread
-    WHERE relies.project = :project AND fact IN (SELECT value FROM json_each(:facts))
+    SELECT shown, status FROM (
+        SELECT DISTINCT project, thread FROM relies
+        WHERE project = :project AND fact IN (SELECT value FROM json_each(:facts)) LIMIT :limit
+    ) AS found JOIN threads ON threads.project = found.project AND threads.name = thread
     ORDER BY created
 """
 MOST_NAMED = 20
@@ -88,7 +96,7 @@ def reasons_of(tx: Reading, name: str) -> tuple[list[set[str]], int]:
 
 
 def _premises_of(tx: Reading, name: str) -> list[str]:
-    return [row["premise"] for row in tx.all(_EDGES, {"name": name})]
+    return [row["premise"] for row in tx.all(_PREMISES, {"name": name})]
 
 
 def wanted_reason(tx: Writing, shown: str, because: Sequence[str]) -> list[str]:
@@ -119,9 +127,10 @@ def wanted_reason(tx: Writing, shown: str, because: Sequence[str]) -> list[str]:
         if premise not in wanted:
             wanted.append(premise)
     if tx.one(_REST_ON_IT, {"name": name}) is not None:
-        for premise in wanted:
-            if found := path(premise, name, lambda one: _premises_of(tx, one)):
-                raise _circle([shown, *(stored_fact(tx, step)["shown"] for step in found)])
+        links = {"": wanted}
+        found = path("", name, lambda one: links.get(one) or _premises_of(tx, one))
+        if found:
+            raise _circle([shown, *(stored_fact(tx, step)["shown"] for step in found)])
     return wanted
 
 
@@ -153,6 +162,11 @@ def add_reason(tx: Writing, name: str, number: int, premises: Sequence[str]) -> 
     """Keep a reason, the next in number."""
     for premise in premises:
         tx.run(_ADD_PREMISE, {"name": name, "reason": number, "premise": premise})
+
+
+def drop_replaced(tx: Writing, name: str) -> None:
+    """Forget the reasons that were given for what is said no more; the events of a fact know."""
+    tx.run(_DROP_REPLACED, {"name": name})
 
 
 def drop_reasons(tx: Writing, name: str) -> None:
@@ -274,9 +288,11 @@ def comes_due(tx: Writing, fact: str, why: str) -> str | None:
     return row["shown"]
 
 
-def threads_relying(tx: Reading, facts: Sequence[str]) -> list[tuple[str, Status]]:
-    """The threads that rely on some facts (folded), with their status."""
-    found = tx.all(_THREADS, {"facts": json.dumps(facts)})
+def threads_relying(
+    tx: Reading, facts: Sequence[str], limit: int = 1000
+) -> list[tuple[str, Status]]:
+    """Threads that rely on some facts (folded), with their status; at most `limit`."""
+    found = tx.all(_THREADS, {"facts": json.dumps(facts), "limit": limit})
     return [(row["shown"], Status(row["status"])) for row in found]
 
 

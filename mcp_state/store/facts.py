@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -41,7 +42,7 @@ from mcp_state.store.fact_traces import trace_of
 from mcp_state.store.noun import Noun, reads, writes
 from mcp_state.store.text import one_line, quoted
 from mcp_state.store.transaction import Reading, Row, Writing
-from mcp_state.times import ago, from_text, to_text
+from mcp_state.times import to_text
 
 _VERIFY = """
     UPDATE facts SET
@@ -51,19 +52,20 @@ _VERIFY = """
         evidence = :evidence, baseline = :baseline
     WHERE project = :project AND name = :name
 """
-_WROTE_BEFORE = """
-    SELECT 1 FROM (
-        SELECT actor FROM events WHERE project = :project AND seq < :stated
-        ORDER BY seq DESC LIMIT 1000
-    ) JOIN actors ON actors.id = actor WHERE session = :session LIMIT 1
+_LAST_SEEN = """
+    SELECT row FROM event_rows
+    WHERE project = :project AND kind = 'fact' AND name = :name AND operation <> 'refused'
+        AND (at <= :earlier
+            OR (session = :session AND session <> '' AND operation NOT IN ('fall', 'due')))
+    ORDER BY seq DESC LIMIT 1
 """
-_WROTE_SINCE = """
-    SELECT 1 FROM (
-        SELECT actor, operation FROM events WHERE project = :project AND seq > :stated
-        ORDER BY seq LIMIT 1000
-    ) JOIN actors ON actors.id = actor
-    WHERE session = :session AND operation <> 'refused' LIMIT 1
+_FIRST = """
+    SELECT row FROM events
+    WHERE project = :project AND kind = 'fact' AND name = :name AND operation <> 'refused'
+    ORDER BY seq LIMIT 1
 """
+_JUST_NOW = timedelta(hours=1)
+"""How long it may take to run a check: what others change meanwhile may not have been seen."""
 
 
 class Facts(Noun):
@@ -91,11 +93,12 @@ class Facts(Noun):
         as a reason anew. Another check takes a trusted fact back to `provisional`.
 
         Raises:
-            BadArgument: a new fact has no statement, or its reason runs in a circle or has fallen.
+            BadArgument: a new fact has no statement; a reason runs in a circle, has fallen, or is
+                one too many; what fell is to be kept as true then.
             NotFound: a fact of `because` does not exist.
             Conflict: it says something else already, and no version was given.
             VersionConflict: it moved on since `expected_version` (0: it must not exist).
-            OverLimit: a text is too long, or it has too many reasons.
+            OverLimit: a text is too long.
         """
         recorded = await self._record(
             fact,
@@ -129,7 +132,7 @@ class Facts(Noun):
             NotFound: there is no such fact.
             EvidenceRequired: no evidence, or it has no check that could have held.
             VersionConflict: it moved on since `expected_version`; or, without one, another session
-                replaced the statement since this one last wrote anything.
+                replaced its statement or its check within the last hour.
             OverLimit: the evidence is too long.
         """
         check = await self._check_of(fact)
@@ -153,7 +156,8 @@ class Facts(Noun):
         page before. Each comes with what the address of its check leads to now.
 
         Raises:
-            BadArgument: there is no such trust, or the cursor is none of ours.
+            BadArgument: there is no such trust, what is due is asked for as trusted, or the cursor
+                is none of ours.
         """
         page = await self._list(parse_trust(trust) if trust else None, due, limit, cursor)
         return replace(page, facts=await looked_up(page.facts, self.worktree))
@@ -206,7 +210,7 @@ class Facts(Noun):
         evidence = tx.text(evidence.strip(), f"the evidence for fact {shown!r}", *text_limit(tx))
         _check_verifiable(row, holds, evidence)
         if expected_version is None:
-            _check_statement(tx, row)
+            _check_seen(tx, row)
         if row["check"] != check:
             raise BadArgument(
                 f"the check of fact {shown!r} was replaced just now by "
@@ -221,7 +225,7 @@ class Facts(Noun):
             "recheck_at": recheck_at if trust is Trust.TRUSTED else None,
             "holds": holds,
             "evidence": evidence,
-            "baseline": _baseline(row, there),
+            "baseline": None if there is None else lookups.to_json(there),
         }
         tx.run(_VERIFY, values)
         after = stored_fact(tx, name)
@@ -272,33 +276,22 @@ def parse_trust(text: str) -> Trust:
         ) from None
 
 
-def _check_statement(tx: Writing, row: Row) -> None:
-    """Whether this session can know the statement that it verifies.
+def _check_seen(tx: Writing, row: Row) -> None:
+    """Whether the evidence can be about this statement and this check.
 
-    What another one put in the place of the old one, since this session last wrote anything, it may
-    not have seen.
+    Another session may have put another one in its place while the check of the old one ran.
     """
-    session = tx.caller.actor.session
-    if not row["replaces"] or not session or row["stater_session"] == session:
-        return
-    when = {"session": session, "stated": row["stated"]}
-    if tx.one(_WROTE_BEFORE, when) is not None and tx.one(_WROTE_SINCE, when) is None:
+    earlier = to_text(tx.at - _JUST_NOW)
+    at = {"name": row["name"], "session": tx.caller.actor.session, "earlier": earlier}
+    seen = json.loads(tx.scalar(_LAST_SEEN, at) or tx.scalar(_FIRST, at))
+    other = [key for key in ("statement", "check") if seen[key] != row[key]]
+    if other:
         raise VersionConflict(
-            f"fact {row['shown']!r} says something else since "
-            f"{ago(from_text(row['stated_at']), tx.at)} (by {one_line(row['stater_agent'], 40)}; "
-            f"{believed(row)}), and this session has written nothing since",
-            "If it is this that you checked, say it again with "
+            f"another session changed the {' and the '.join(other)} of fact {row['shown']!r} a "
+            f"short time ago ({believed(row)})",
+            "If it is this that you have checked, say it again with "
             f"expected_version={row['version']}; nothing was saved.",
         )
-
-
-def _baseline(row: Row, there: lookups.Found | None) -> str | None:
-    """What to compare with later: the last that the server could see of this check."""
-    if there is None:
-        return None
-    return (
-        row["baseline"] if there.state == "unknown" and row["baseline"] else lookups.to_json(there)
-    )
 
 
 def _check_verifiable(row: Row, holds: bool, evidence: str) -> None:

@@ -16,6 +16,7 @@ from mcp_state.store.transaction import Reading, Row
 
 FAR = 1 << 62
 """Comes after every number, where a list begins with the greatest."""
+ASKED = "asked"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
 _DIGITS = frozenset("123456789")
 _CURSOR = re.compile(
@@ -29,8 +30,8 @@ _CURSOR = re.compile(
 class Group:
     """One part of a list: a query for each of some values (`:value`), sorted by two columns.
 
-    `start` is the place of a row that would come before the first. The query is given `:asked`,
-    `:first`, `:second` and `:limit`.
+    `start` is the place of a row that would come before the first; `ASKED` in it stands for the
+    time of the first page. The query is given `:asked`, `:first`, `:second` and `:limit`.
     """
 
     sql: str
@@ -69,7 +70,7 @@ def page_of(
     last: tuple[Any, ...] = ()
     for number, group in list(enumerate(groups))[begin:]:
         first, second = place or group.start
-        place = None
+        first, place = asked if first == ASKED else first, None
         params = {"asked": asked, "first": first, "second": second, "limit": limit + 1}
         rows = [row for one in group.values for row in tx.all(group.sql, params | {"value": one})]
         if len(group.values) > 1:

@@ -201,9 +201,9 @@ def _hit(tx: Reading, row: Row, terms: Sequence[_Term]) -> SearchHit:
         seq=row["seq"],
         at=from_text(event["at"]),
         actor=actor_of(event),
-        snippet=_snippet(row["text"], terms),
-        run=_run_of(tx, row["name"]),
         fact=fact_of(tx, stored_fact(tx, row["name"])) if row["kind"] == "fact" else None,
+        snippet=_snippet(row["text"], terms) if row["kind"] != "fact" else "",
+        run=_run_of(tx, row["name"]),
     )
 
 

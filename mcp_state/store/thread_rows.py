@@ -12,7 +12,7 @@ from mcp_state.errors import NotFound
 from mcp_state.lookups import Found
 from mcp_state.models import OPEN, Actor, Criterion, Lease, Place, Status, Thread, ThreadPage
 from mcp_state.store.fact_rows import RELIED, premise_with_found, relied_on
-from mcp_state.store.paging import FAR, Group, page_of
+from mcp_state.store.paging import ASKED, FAR, Group, page_of
 from mcp_state.store.text import fold, quoted, tidy_name
 from mcp_state.store.transaction import Reading, Row, actor_of, time_of
 from mcp_state.times import from_text
@@ -42,7 +42,7 @@ _ACTIVE = """
 """
 _LATER = """
     SELECT * FROM thread_rows
-    WHERE project = :project AND status = :value AND recheck_at > :asked
+    WHERE project = :project AND status = :value AND recheck_at IS NOT NULL
         AND (recheck_at, created) > (:first, :second)
     ORDER BY recheck_at, created LIMIT :limit
 """
@@ -250,7 +250,7 @@ def _groups(status: Status | None, due: bool) -> Sequence[Group]:
     if not due and status in (None, Status.ACTIVE):
         groups.append(Group(_ACTIVE, [Status.ACTIVE], ("priority", "created"), (0, 0)))
     if not due and later:
-        groups.append(Group(_LATER, later, ("recheck_at", "created"), ("", 0)))
+        groups.append(Group(_LATER, later, ("recheck_at", "created"), (ASKED, FAR)))
     return groups
 
 

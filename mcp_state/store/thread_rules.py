@@ -288,7 +288,7 @@ def _check_needs_of_status(
             f"thread {shown!r} cannot be done: its new criteria were not checked",
             "Add the criteria first, mark them with thread_check, then set done.",
         )
-    if moved:
+    if moved or changes.get("relies_on"):
         _check_facts(tx, shown, row, changes)
     if failing:
         more = f" and {len(failing) - 5} more" if len(failing) > 5 else ""
@@ -368,9 +368,10 @@ def wanted_needs(tx: Writing, shown: str, name: str, changes: Changes) -> set[st
         if needed == name:
             raise _circle([shown, shown])
         find_row(tx, one)
-        if found := path(needed, name, lambda one: needs_of(tx, one)):
-            raise _circle([shown, *(stored_row(tx, step)["shown"] for step in found)])
         needs.add(needed)
+    links = {"": needs}
+    if found := path("", name, lambda one: links.get(one) or needs_of(tx, one)):
+        raise _circle([shown, *(stored_row(tx, step)["shown"] for step in found)])
     return None if needs == needs_of(tx, name) else needs
 
 

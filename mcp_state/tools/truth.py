@@ -66,7 +66,7 @@ async def fact_verify(
     evidence: Annotated[str, described("what the check printed, shortened")],
     expected_version: int | None = None,
 ) -> FactVerified:
-    """Record what running a fact's check said. holds=false: all that rests on it falls too."""
+    """Record what running a fact's check said. holds=false: what rests on it alone falls too."""
     return await ctx.state.facts.verify(fact, holds, evidence, expected_version=expected_version)
 
 

@@ -70,7 +70,7 @@ CREATE INDEX facts_by_recheck ON facts (project, trust, recheck_at, created)
 
 CREATE INDEX facts_by_change ON facts (project, trust, changed) WHERE recheck_at IS NULL;
 
-CREATE INDEX facts_by_trust_at ON facts (project, trust, trust_at);
+CREATE INDEX facts_by_trust_at ON facts (project, trust, trust_at, changed);
 
 CREATE TABLE premises (
     project INTEGER NOT NULL,
@@ -84,7 +84,7 @@ CREATE TABLE premises (
     FOREIGN KEY (project, premise) REFERENCES facts (project, name) ON UPDATE CASCADE
 ) STRICT;
 
-CREATE INDEX premises_by_premise ON premises (project, premise, fact);
+CREATE INDEX premises_by_premise ON premises (project, premise, fact, reason);
 
 CREATE TABLE relies (
     project INTEGER NOT NULL,
@@ -166,6 +166,12 @@ END;
 CREATE TRIGGER facts_are_verified BEFORE UPDATE OF trust ON facts
 WHEN NEW.trust = 'trusted' AND OLD.trust <> 'trusted' AND NEW.verified IS OLD.verified BEGIN
     SELECT RAISE(ABORT, 'only a verification makes a fact trusted');
+END;
+
+CREATE TRIGGER facts_are_verified_as_they_stand BEFORE UPDATE OF statement, "check" ON facts
+WHEN NEW.trust = 'trusted' AND NEW.verified IS OLD.verified
+    AND (NEW.statement, NEW."check") <> (OLD.statement, OLD."check") BEGIN
+    SELECT RAISE(ABORT, 'a verification is one of this statement by this check');
 END;
 
 CREATE TRIGGER facts_stay_fallen BEFORE UPDATE OF trust ON facts

@@ -182,6 +182,14 @@ _NEWEST = """
     LEFT JOIN events AS changed ON changed.seq = rows.event
     WHERE rows.kind = :kind ORDER BY rows.line
 """
+_VERIFIED_AS_ANOTHER = """
+    SELECT rows.line FROM rows JOIN events ON events.seq = json_extract(data, '$.verified')
+    WHERE rows.kind = 'fact' AND (
+        json_extract(data, '$.statement') <> json_extract(events.row, '$.statement')
+        OR json_extract(data, '$.held')
+            AND json_extract(data, '$.check') <> json_extract(events.row, '$.check')
+    ) ORDER BY rows.line LIMIT 1
+"""
 _PREMISES = """
     SELECT unit, premise.value AS premise
     FROM rows, json_each(data, '$.reasons') AS reason, json_each(reason.value) AS premise
@@ -232,6 +240,9 @@ def contradiction(staging: Staging) -> tuple[int, str] | None:
         rows = staging.each(_ENTRIES if kind == "journal" else _NEWEST, {"kind": kind})
         for line, key in _contradictions(kind, rows):
             return line, f"{key!r} of the {kind} is not what its events say"
+    row = staging.one(_VERIFIED_AS_ANOTHER)
+    if row is not None:
+        return row["line"], "a fact whose verification was one of another statement or check"
     return _circle(staging)
 
 
