@@ -14,22 +14,32 @@ from conftest import Call, FakeClock, Open
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_state import render
+from mcp_state import render, render_facts, render_handoffs
 from mcp_state.api import State
 from mcp_state.errors import BadArgument, Conflict, NotFound, OverLimit
+from mcp_state.lookups import Compared, Found
 from mcp_state.models import (
     Actor,
     Checked,
     Criterion,
     Event,
     EventPage,
+    Fact,
+    FactPage,
+    FactRecorded,
+    FactTrace,
+    FactVerified,
+    Handoff,
+    HandoffMade,
     JournalEntry,
     JournalPage,
     Lease,
     MemoryBlock,
     MemoryPage,
     MissingBlock,
+    Objective,
     Place,
+    Premise,
     Project,
     SearchHit,
     SearchPage,
@@ -38,6 +48,9 @@ from mcp_state.models import (
     ThreadDetail,
     ThreadPage,
     Totals,
+    Touched,
+    Traced,
+    Trust,
 )
 
 EMPTY = "[acme (from --project) · nothing stored yet]"
@@ -369,11 +382,55 @@ def renderings(text: str) -> Iterator[tuple[str, str]]:
     yield "history", render.history(EventPage([event], 1), AT, "", forward=False)
     yield "history of one", render.history(EventPage([event], 1), AT, text, forward=False)
     yield "no history", render.history(EventPage([], 0), AT, text, forward=False)
-    hit = SearchHit("memory", name, 1, AT, actor, text)
+    hit = SearchHit("memory", name, 1, AT, actor, None, text)
     yield "search_page", render.search_page(SearchPage([hit], 1, True, True, "10"), AT, text)
     yield "no match", render.search_page(SearchPage([], 0, False), AT, text)
     project = Project(name, totals, AT, AT, [name], [text])
     yield "projects", render.projects([project], AT)
+    yield from renderings_of_facts(text, thread)
+
+
+def renderings_of_facts(text: str, thread: Thread) -> Iterator[tuple[str, str]]:
+    """Every renderer of what is believed."""
+    actor, name = Actor(text, text, text), name_of(text)
+    seen = Compared("changed", text)
+    premise = Premise(
+        name=name, check=text, now=seen, verified=False, trust=Trust.STALE, due=True, replaced=True
+    )
+    fact = Fact(
+        name=name, check=text, now=seen, verified=False, trust=Trust.TRUSTED, trust_at=AT, due=True,
+        recheck_at=AT, verified_at=AT, verified_by=actor, held=True, here=False, evidence=text,
+        baseline=Found(text, "gone"), statement=text, replaces=Trust.REFUTED, stated_at=AT,
+        stated_by=actor, source=text, reasons=[[premise]], version=1, created_at=AT, changed_at=AT,
+        changed_by=actor,
+    )  # fmt: skip
+    facts = [replace(fact, trust=trust, due=due) for trust in Trust for due in (True, False)]
+    facts += [replace(one, check="") for one in facts]
+    touched = Touched([name], 2, [name], 2, [(name, Status.DONE)], 2)
+    recorded = FactRecorded(fact, touched, False, text, Trust.REFUTED, True)
+    traced = [Traced(one, 1, number, bool(number % 2), True) for number, one in enumerate(facts)]
+    trace = FactTrace(fact, traced, 99, traced, 99, 1, [(name, Status.DONE)], 1)
+    totals = Totals(name, text, True, 1, facts={"trusted": 1})
+    objective = Objective(text, text, text, 2, AT, actor, f"was {text}", f"was {text}")
+    page, detail = (
+        FactPage(facts, 99, "c"),
+        ThreadDetail(thread, [], [], 0, [], [], [], facts, facts),
+    )
+    made = HandoffMade(Handoff("h-1", AT, actor, text, text, 1), 1, 1, 1, [thread], facts)
+    for number, one in enumerate(facts):
+        yield f"fact_lines {number}", "\n".join(render_facts.fact_lines(one, AT))
+        yield (
+            f"fact_verified {number}",
+            render_facts.fact_verified(FactVerified(one, touched, fact), AT),
+        )
+    yield "fact_recorded", render_facts.fact_recorded(recorded, AT)
+    yield "fact_page", render_facts.fact_page(page, AT, totals, "facts")
+    yield "fact_trace", render_facts.fact_trace(trace, AT)
+    yield "fact_trace, short", render_facts.fact_trace(trace, AT, 900)
+    yield "objective_set", render_facts.objective_set(objective, AT)
+    yield "relies_line", render_facts.relies_line([premise], name)
+    yield "thread_detail with facts", render.thread_detail(detail, AT, "")
+    yield "handoff_made", render_handoffs.handoff_made(made, AT)
 
 
 @settings(max_examples=60, deadline=None)
