@@ -31,10 +31,11 @@ _LONGEST_PATH = 1024
 _LONGEST_REF = 255
 _LARGEST_ANSWER = 1 << 20
 
-_QUOTED = re.compile(r'"(?P<path>[^"]*)"|`(?P<code>[^`]*)`')
+_QUOTED = re.compile(r'"([^"]*)"|`([^`]*)`|\'([^\']*)\'')
 _AFTER_WORD = re.compile(r"(?<=[^./])[.,;]+$")
 _UP_TO_SPACE = re.compile(r"\S*")
 _LINES = re.compile(r"(?:[0-9]+(?:-[0-9]+)?)?")
+_ANCHOR = re.compile(r"(?<=[^./])#L[0-9]+(?:-L?[0-9]+)?$")
 _DRIVE = re.compile(r"[A-Za-z]:")
 _NO_REF = re.compile(r"^[-/]|^@$|\.\.|@\{|//|[:^~?*\[\\\s]|(?:^|/)\.|(?:\.|\.lock)(?:/|$)|/$")
 _ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -137,7 +138,7 @@ def compare(then: Found | None, now: Found) -> Compared:
     if then is None:
         return _first_seen(now)
     if then.worktree and now.worktree and then.worktree != now.worktree:
-        return Compared("elsewhere", "verified in another worktree, not compared")
+        return _compare_elsewhere(then, now)
     if now.state == "unknown":
         return Compared("unknown", now.detail)
     if then.state == "unknown":
@@ -194,6 +195,17 @@ def _first_seen(now: Found) -> Compared:
     return Compared("there", f"exists ({what})")
 
 
+def _compare_elsewhere(then: Found, now: Found) -> Compared:
+    """A commit has the same id everywhere; a file of another worktree is another file."""
+    if now.state == "unknown":
+        return Compared("unknown", now.detail)
+    if now.state == "gone":
+        return Compared("elsewhere", "not there; verified in another worktree")
+    if then.state == now.state == "commit" and then.identity == now.identity:
+        return Compared("unchanged", "unchanged")
+    return Compared("elsewhere", "verified in another worktree, not compared")
+
+
 def _compare_files(then: Found, now: Found) -> Compared:
     if then.size != now.size:
         sizes = f"{_bytes(then.size)} then, {(now.size or 0):,} now"
@@ -226,7 +238,7 @@ def _address(check: str) -> _Address | None:
     if not colon or kind not in ("file", "git"):
         return None
     if quoted := _QUOTED.match(rest):
-        name = quoted["path"] if quoted["code"] is None else quoted["code"]
+        name = next(group for group in quoted.groups() if group is not None)
     else:
         word = _UP_TO_SPACE.match(rest)
         name = _AFTER_WORD.sub("", word[0]) if word else ""  # a sentence may go on after it
@@ -245,7 +257,7 @@ def _spelled(kind: str, name: str) -> str:
     escaped = "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in name
     )[: _LONGEST_PATH + 1]
-    needs_quotes = " " in escaped or escaped.startswith("`") or _AFTER_WORD.search(escaped)
+    needs_quotes = " " in escaped or escaped[:1] in ("`", "'") or _AFTER_WORD.search(escaped)
     return f'{kind}:"{escaped}"' if needs_quotes else f"{kind}:{escaped}"
 
 
@@ -273,6 +285,8 @@ def _path(name: str) -> str:
 def _parts(path: str) -> list[str]:
     """Split a path, and take line numbers and a colon off its end."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
+    if parts and (anchor := _ANCHOR.search(parts[-1])):
+        parts[-1] = parts[-1][: anchor.start()]
     while parts:
         head, _, lines = parts[-1].rpartition(":")
         if not head or not _LINES.fullmatch(lines):

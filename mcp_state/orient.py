@@ -86,6 +86,7 @@ _GUIDE = (
 )
 _BEGIN = (
     "Nothing is stored for this project yet. To begin:",
+    '    objective_set(objective="…") for what this is all about',
     '    thread_set(thread="short-name", title="…", next_action="…") for each line of work',
     '    memory_set(key="plan", value="…") for what the next session must know',
     '    fact_record(fact="…", statement="…", check="…") for what you believe',

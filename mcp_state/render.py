@@ -355,6 +355,10 @@ def thread_saved(thread: Thread, now: datetime, session: str) -> str:
     """What a write left behind."""
     word = "unchanged" if thread.unchanged else "saved"
     first, *rest = thread_lines(thread, now, session)
+    if thread.status is Status.DONE and (
+        relies := render_facts.relies_line(thread.relies_on, thread.name)
+    ):
+        rest.append(f"    NOTE: it {relies}")
     return "\n".join([f"{word}, version {thread.version}: {first}", *rest])
 
 

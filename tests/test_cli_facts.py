@@ -92,7 +92,7 @@ def test_a_fact_that_does_not_hold_takes_with_it_what_rests_on_it(ok: Ok, refuse
         "evidence_required: thread 'import' cannot be done: it relies on what does not hold: "
         "'friday' (stale; no check · believed: \"PR 830 goes in on Friday\"). "
         'Check what it rests on (fact_list(trust="stale") shows that), record a reason that '
-        "stands (fact_record with because), or say with relies_on what "
+        "stands and a check of its own (fact_record with because), or say with relies_on what "
         'the work rests on now (clear=["relies_on"]: on nothing).'
     )
 
@@ -217,7 +217,10 @@ def test_another_statement_needs_the_version_that_it_replaces(ok: Ok, refused: R
     )
     verify = ("facts", "verify", "pr-830", "--holds", "--evidence", "MERGED")
     assert refused(*verify, "--expected-version", "1").startswith("version_conflict: ")
-    assert json.loads(ok(*verify, "--expected-version", "2", "--json"))["fact"]["version"] == 3
+    assert refused(*verify, "--agent", "ben").startswith(
+        "version_conflict: another session changed the statement of fact 'pr-830' a short time ago"
+    )
+    assert json.loads(ok(*verify, "--json"))["fact"]["version"] == 3
 
 
 def test_what_is_kept_for_the_record_is_never_due(ok: Ok) -> None:

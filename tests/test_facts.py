@@ -1197,17 +1197,19 @@ async def test_a_session_that_wrote_to_the_fact_since_has_seen_what_it_says(
 async def test_who_has_never_written_or_has_no_name_may_not_have_seen_it_either(
     open_state: Open, mine: State, clock: FakeClock
 ) -> None:
-    new, nobody, other = open_state(session="s3"), open_state(session=""), open_state(session="")
+    new, nobody = open_state(session="s3"), open_state(session="")
+    other = open_state(session="", agent="claude")
     await mine.facts.record("f", "one", check="c")
     await say(mine, "two")
     await refused_as_changed(new)
     await refused_as_changed(nobody)
     await say(nobody, "three")
     await refused_as_changed(mine)
-    await refused_as_changed(nobody)  # no two calls without a session are known to be of one
     await refused_as_changed(other)
+    # Commands in a shell have no session; those of one agent, client and place are taken as one.
+    assert (await nobody.facts.verify("f", True, "seen")).fact.version == 4
     clock.move(hours=1)
-    for version, state in enumerate((new, nobody, mine), 4):
+    for version, state in enumerate((new, other, mine), 5):
         assert (await state.facts.verify("f", True, "seen")).fact.version == version
 
 
@@ -1799,3 +1801,23 @@ async def test_the_file_refuses_to_delete_a_fact(state: State, path: str, trust:
     with plain(path) as store, pytest.raises(sqlite3.IntegrityError, match="not deleted"):
         store.execute("DELETE FROM facts WHERE name = 'f'")
     assert await got(state) == before
+
+
+async def test_a_name_that_comes_alone_is_one_name_not_its_letters(state: State) -> None:
+    for name in ("p", "r", "pr"):
+        await state.facts.record(name, "it is so", check="c")
+    fact = (await state.facts.record("f", "so is this", because="pr")).fact
+    thread = await state.threads.set("t", relies_on="pr", criteria="it runs")
+    needing = await state.threads.set("u", depends_on="t")
+
+    assert [[premise.name for premise in reason] for reason in fact.reasons] == [["pr"]]
+    assert ([premise.name for premise in thread.relies_on], thread.criteria) == (["pr"], 1)
+    assert needing.depends_on == ["t"]
+
+
+@pytest.mark.parametrize("holds", ["no", "0", 2, None])
+async def test_a_check_held_or_did_not(state: State, holds: Any) -> None:
+    await state.facts.record("f", "it is so", check="c")
+    with pytest.raises(BadArgument, match="holds is "):
+        await state.facts.verify("f", holds, "exit 0")
+    assert (await got(state, "f")).verified_at is None

@@ -113,7 +113,8 @@ async def test_a_change_without_a_reason_is_refused(
         await state.objective.set("Ship import v2", reason=" ", expected_version=expected)
     assert str(refused.value) == (
         "bad_argument: the objective is 'Ship import v1' (set by codex 2 h ago); changing it or "
-        "its intent needs a reason. Say in reason why, for those who worked towards the old one."
+        "its intent needs a reason. Say in reason why, for those who worked towards the old one, "
+        "and pass expected_version=1."
     )
     assert await state.objective.get() == replace(V1, reason="They asked")
 

@@ -83,6 +83,7 @@ async def test_an_empty_project_is_told_how_to_begin(call: Call) -> None:
     assert (await call("orient")).splitlines() == [
         "project acme (from --project) · agent mcp · new here · event 0",
         "Nothing is stored for this project yet. To begin:",
+        '    objective_set(objective="…") for what this is all about',
         '    thread_set(thread="short-name", title="…", next_action="…") for each line of work',
         '    memory_set(key="plan", value="…") for what the next session must know',
         '    fact_record(fact="…", statement="…", check="…") for what you believe',

@@ -66,8 +66,8 @@ async def test_a_verification_is_answered_with_all_that_fell(call: Call, clock: 
     assert refused.splitlines()[0] == (
         "error: evidence_required: thread 'ship' cannot be done: it relies on what does not hold: "
         "'plan' (stale; no check · believed: \"Merge on Friday\"). Check what it rests "
-        'on (fact_list(trust="stale") shows that), record a reason that stands (fact_record with '
-        "because), or say with relies_on what the work rests on now "
+        'on (fact_list(trust="stale") shows that), record a reason that stands and a check of its '
+        "own (fact_record with because), or say with relies_on what the work rests on now "
         '(clear=["relies_on"]: on nothing).'
     )
     again = await call("fact_verify", fact="pr-830", holds=True, evidence="OPEN again")
@@ -454,6 +454,18 @@ async def test_what_a_session_verified_and_lost_sight_of_is_said_where_it_writes
     assert "    looked up now: file:plan.md: nothing is there, as then\n" in note
 
 
+async def test_done_on_the_strength_of_what_nobody_checked_is_told_so(
+    call: Call, open_state: Open
+) -> None:
+    await open_state(session="another").facts.record("pr", "merged", check="c")
+    await call("thread_set", thread="t", relies_on=["pr"])
+    done = await call("thread_set", thread="t", status="done", evidence="e")
+    assert done.splitlines()[-2] == (
+        "    NOTE: it relies on what is to be checked first: pr (never checked)"
+    )
+    assert "relies on" not in await call("thread_list", status="done")
+
+
 async def test_the_objective_changes_with_a_reason_and_the_version_it_replaces(call: Call) -> None:
     assert await call("objective_set", objective="Ship v1", intent="they can leave") == (
         "saved: Ship v1\nversion 1, set by mcp just now\nintent: they can leave\n"
@@ -461,7 +473,8 @@ async def test_the_objective_changes_with_a_reason_and_the_version_it_replaces(c
     )
     assert (await call("objective_set", error=True, objective="Ship v2")).splitlines()[0] == (
         "error: bad_argument: the objective is 'Ship v1' (set by mcp just now); changing it or its "
-        "intent needs a reason. Say in reason why, for those who worked towards the old one."
+        "intent needs a reason. Say in reason why, for those who worked towards the old one, and "
+        "pass expected_version=1."
     )
     refused = await call("objective_set", error=True, objective="Ship v2", reason="moved")
     assert refused.splitlines()[0] == (

@@ -80,7 +80,9 @@ def get(options: Options, name: str) -> None:
 @click.option("--note", help="Why; dropped and reopened need it.")
 @click.option("--priority", type=int, help="1 first to 9 last.")
 @click.option("--depends-on", multiple=True, metavar="NAME", help="Must be done first. Repeatable.")
-@click.option("--relies-on", multiple=True, metavar="FACT", help="A fact it needs. Repeatable.")
+@click.option(
+    "--relies-on", multiple=True, metavar="FACT", help="A fact it needs; replaces all. Repeatable."
+)
 @click.option("--criterion", "criteria", multiple=True, help="One more that must hold. Repeatable.")
 @click.option(
     "--place",
@@ -107,7 +109,7 @@ def set_(
 ) -> None:
     """Create a thread, or change what is given of it.
 
-    It begins as active. Blocked needs --waiting-on, done needs --evidence and facts that hold,
+    It begins as active. Blocked needs --waiting-on, done needs --evidence and no fact that fell,
     dropped needs --note.
     """
     for option, value in given.items():

@@ -23,7 +23,7 @@ from mcp_state.store.fact_rules import (
     text_limit,
     wanted_reason,
 )
-from mcp_state.store.text import fold, one_line, quoted
+from mcp_state.store.text import fold, one_line, quoted, several
 from mcp_state.store.transaction import Reading, Row, Writing
 from mcp_state.times import ago, duration, from_text, to_text
 
@@ -92,7 +92,7 @@ def record_fact(
     }
     fields |= {"name": name, "shown": shown}
     after = duration(recheck_after, "recheck_after") if recheck_after else None
-    reason = wanted_reason(tx, shown, because)
+    reason = wanted_reason(tx, shown, several(because))
     if row is None:
         return _create(tx, fields | {"statement": statement}, reason, after, archival)
     if statement and statement != row["statement"]:

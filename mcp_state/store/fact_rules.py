@@ -137,9 +137,10 @@ def wanted_reason(tx: Writing, shown: str, because: Sequence[str]) -> list[str]:
 def way_out(row: Row) -> str:
     """What can be done about a fact that does not hold, up to a comma."""
     if row["trust"] == Trust.STALE and row["recheck_at"] is None:
+        own = "" if row["check"] else " and a check of its own"
         return (
             'Check what it rests on (fact_list(trust="stale") shows that), record a reason that '
-            "stands (fact_record with because),"
+            f"stands{own} (fact_record with because),"
         )
     if not row["check"]:
         return f"Give it a check with fact_record(fact={quoted(row['shown'])}, check=…) and run it,"

@@ -55,8 +55,11 @@ _VERIFY = """
 _LAST_SEEN = """
     SELECT row FROM event_rows
     WHERE project = :project AND kind = 'fact' AND name = :name AND operation <> 'refused'
-        AND (at <= :earlier
-            OR (session = :session AND session <> '' AND operation NOT IN ('fall', 'due')))
+        AND (at <= :earlier OR (
+            session = :session AND operation NOT IN ('fall', 'due') AND (
+                session <> '' OR (agent, client, worktree) = (:agent, :client, :worktree)
+            )
+        ))
     ORDER BY seq DESC LIMIT 1
 """
 _FIRST = """
@@ -203,6 +206,8 @@ class Facts(Noun):
         check: str,
         there: lookups.Found | None,
     ) -> FactVerified:
+        if holds not in (True, False):
+            raise BadArgument(f"holds is {holds!r}", "It is True or False; nothing was saved.")
         row = find_fact(tx, fact)
         name, shown = row["name"], row["shown"]
         tx.subject = ("fact", name)
@@ -282,7 +287,15 @@ def _check_seen(tx: Writing, row: Row) -> None:
     Another session may have put another one in its place while the check of the old one ran.
     """
     earlier = to_text(tx.at - _JUST_NOW)
-    at = {"name": row["name"], "session": tx.caller.actor.session, "earlier": earlier}
+    me = tx.caller.actor  # commands in a shell have no session: theirs is known by who and where
+    at = {
+        "name": row["name"],
+        "earlier": earlier,
+        "session": me.session,
+        "agent": me.agent,
+        "client": me.client,
+        "worktree": tx.caller.worktree,
+    }
     seen = json.loads(tx.scalar(_LAST_SEEN, at) or tx.scalar(_FIRST, at))
     other = [key for key in ("statement", "check") if seen[key] != row[key]]
     if other:

@@ -94,7 +94,8 @@ def _check_change(row: Row | None, expected: int | None, reason: str, tx: Readin
         raise BadArgument(
             f"the objective is {one_line(row['objective'], 200)!r} ({_by(row, tx)}); changing it "
             "or its intent needs a reason",
-            "Say in reason why, for those who worked towards the old one.",
+            "Say in reason why, for those who worked towards the old one, and pass "
+            f"expected_version={row['version']}.",
         )
     if expected is None:
         raise VersionConflict(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 from mcp_state.errors import BadArgument
 
@@ -41,6 +42,11 @@ def tidy_name(text: str, what: str) -> str:
             "Choose a name of one line.",
         )
     return name
+
+
+def several(given: Sequence[str] | None) -> Sequence[str]:
+    """Some texts; one that came alone is one, not its letters."""
+    return [given] if isinstance(given, str) else given or ()
 
 
 def fold(name: str) -> str:

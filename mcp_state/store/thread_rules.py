@@ -21,7 +21,7 @@ from mcp_state.store.events import last_events_of
 from mcp_state.store.fact_rows import believed, find_fact, stored_fact
 from mcp_state.store.fact_rules import way_out
 from mcp_state.store.graphs import circle, path
-from mcp_state.store.text import fold, one_line, quoted, tidy_name
+from mcp_state.store.text import fold, one_line, quoted, several, tidy_name
 from mcp_state.store.thread_rows import (
     COLUMNS,
     CRITERIA,
@@ -282,7 +282,7 @@ def _check_needs_of_status(
     criteria = [] if row is None else tx.all(CRITERIA, {"name": row["name"]})
     failing = [f"{c['number']} ({one_line(c['text'], 60)})" for c in criteria if not c["passes"]]
     there = {c["text"] for c in criteria}
-    added = [text for text in changes.get("criteria") or () if text.strip() not in there]
+    added = [text for text in several(changes.get("criteria")) if text.strip() not in there]
     if added and moved:
         raise EvidenceRequired(
             f"thread {shown!r} cannot be done: its new criteria were not checked",
@@ -345,7 +345,7 @@ def _given_facts(tx: Writing, shown: str, changes: Changes) -> set[str] | None:
     """The facts that were named; an empty list is what models send for what they leave out."""
     if not changes.get("relies_on") and "relies_on" not in changes.get("clear", ()):
         return None
-    given = changes.get("relies_on") or ()
+    given = several(changes.get("relies_on"))
     if len(given) > tx.limits.items:
         raise BadArgument(
             f"relies_on names {len(given)} facts; thread {shown!r} can rely on at most "
@@ -359,7 +359,7 @@ def wanted_needs(tx: Writing, shown: str, name: str, changes: Changes) -> set[st
     """The names of the threads it will depend on, or None for no change."""
     if not changes.get("depends_on") and "depends_on" not in changes.get("clear", ()):
         return None  # an empty list is what models send for what they leave out
-    wanted = changes.get("depends_on") or ()
+    wanted = several(changes.get("depends_on"))
     if len(wanted) > tx.limits.items:
         raise BadArgument(f"{len(wanted)} dependencies; a thread has at most {tx.limits.items}", "")
     needs: set[str] = set()

@@ -21,7 +21,7 @@ from mcp_state.store.fact_rows import carrying, fact_of, found_for, stored_fact,
 from mcp_state.store.journal import tail
 from mcp_state.store.noun import Noun, reads, writes
 from mcp_state.store.run_rows import named_run
-from mcp_state.store.text import fold, one_line
+from mcp_state.store.text import fold, one_line, several
 from mcp_state.store.thread_rows import (
     CRITERIA,
     NEEDED,
@@ -244,7 +244,7 @@ class Threads(Noun):
         fields |= {"name": name, "shown": shown}
         needs = wanted_needs(tx, shown, name, changes)
         relies = wanted_facts(tx, shown, name, changes)
-        criteria = new_criteria(tx, shown, row, changes.get("criteria") or ())
+        criteria = new_criteria(tx, shown, row, several(changes.get("criteria")))
         links = [
             link for link, new in (("depends_on", needs), ("relies_on", relies)) if new is not None
         ]

@@ -84,7 +84,7 @@ async def thread_set(
     """Create a thread (a line of work) or change what is given of it.
 
     active: work on it now. watching: look again later. blocked needs waiting_on. done needs
-    evidence, criteria that pass, facts that hold. dropped, and reopening to active, need a note.
+    evidence, criteria that pass, no fact that fell. dropped, and reopening to active, need a note.
     Fails with `held` or `lease_lost` if another holds it.
     """
     return await ctx.state.threads.set(
