@@ -1212,33 +1212,30 @@ Shape = Literal["chain", "fan"]
 
 async def grown(state: State, path: str, shape: Shape, many: int = MANY) -> None:
     """n1 to n10000 rest on n0: each on the one before it, or all on n0."""
-    numbers = f"SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < {many}"  # noqa: S608
-    one_by_one = f"WITH RECURSIVE n (i) AS ({numbers})"
     await trusted(state, {"n0": []})
     await build(state, {"n1": [["n0"]]})
-    below = "'n' || (i - 1)" if shape == "chain" else "'n0'"
-    values = {"name": "'n' || i", "shown": "'n' || i"}
-    values |= dict.fromkeys(("created", "changed", "stated"), "i + 2")
+    numbers = range(2, many + 1)
+    below = [(n, n + 2, f"n{n}", f"n{n - 1}" if shape == "chain" else "n0") for n in numbers]
     with plain(path) as store:
-        columns = [row[1] for row in store.execute("PRAGMA table_info(facts)")]
-        copied = ", ".join(values.get(column, f'"{column}"') for column in columns)
-        store.execute("BEGIN IMMEDIATE")
-        store.execute(
-            f"{one_by_one} INSERT INTO facts SELECT {copied} FROM n, facts WHERE name = 'n1'"  # noqa: S608
-        )
-        store.execute(
-            f"{one_by_one} INSERT INTO premises (project, fact, reason, premise, given) "  # noqa: S608
-            f"SELECT project, 'n' || i, 1, {below}, i + 2 FROM n, facts WHERE name = 'n1'"
-        )
-        store.execute(
-            f"""{one_by_one}
+        store.execute("CREATE TEMP TABLE n (i INTEGER PRIMARY KEY, seq, name, below)")
+        store.executemany("INSERT INTO n VALUES (?, ?, ?, ?)", below)
+        store.executescript("""
+            BEGIN IMMEDIATE;
+            CREATE TEMP TABLE copies AS
+                SELECT facts.* FROM n, facts WHERE facts.name = 'n1' ORDER BY i;
+            UPDATE copies SET
+                (name, shown, created, changed, stated) =
+                    (SELECT name, name, seq, seq, seq FROM n WHERE i = copies.rowid + 1);
+            INSERT INTO facts SELECT * FROM copies;
+            INSERT INTO premises (project, fact, reason, premise, given)
+                SELECT project, n.name, 1, below, seq FROM n, facts WHERE facts.name = 'n1';
             INSERT INTO events (project, seq, at, actor, run, kind, name, operation, summary,
-                version, row)
-            SELECT project, i + 2, at, actor, run, kind, 'n' || i, operation, summary, version,
-                json_set(row, '$.name', 'n' || i, '$.reasons', json_array(json_array({below})))
-            FROM n, events WHERE name = 'n1' ORDER BY i"""  # noqa: S608
-        )
-        store.execute("COMMIT")
+                    version, row)
+                SELECT project, n.seq, at, actor, run, kind, n.name, operation, summary, version,
+                    json_set(row, '$.name', n.name, '$.reasons', json_array(json_array(below)))
+                FROM n, events WHERE events.name = 'n1' ORDER BY i;
+            COMMIT;
+        """)
     assert len(in_file(path)) == many + 1
     await state.threads.set("t", relies_on=[f"n{many}"])
     assert state.totals.facts["provisional"] == many

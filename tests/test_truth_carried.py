@@ -53,8 +53,8 @@ async def replaced(state: State, fact: str) -> list[list[str]]:
 
 async def given(store: Store, fact: str) -> list[tuple[object, ...]]:
     """The rows of the reasons of a fact: premise, number of the reason, event."""
-    wanted = f"SELECT premise, reason, given FROM premises WHERE fact = '{fact}'"  # noqa: S608
-    return sorted(rows(store.path, wanted), key=str)
+    wanted = "SELECT premise, reason, given FROM premises WHERE fact = ?"
+    return sorted(rows(store.path, wanted, fact), key=str)
 
 
 async def told(state: State, fact: str) -> list[str]:

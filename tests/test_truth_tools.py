@@ -19,6 +19,16 @@ CHECK = "gh pr view 830 --json state"
 CLAIM = "PR 830 is open"
 
 
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A worktree of git without a commit."""
+    tree = tmp_path / "tree"
+    for folder in ("objects", "refs"):
+        (tree / ".git" / folder).mkdir(parents=True)
+    (tree / ".git" / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
+    return tree
+
+
 async def ask(client: Client, tool: str, **arguments: Any) -> str:
     return text_of(await client.call_tool(tool, arguments))
 
@@ -238,12 +248,8 @@ async def test_what_fell_with_a_fact_is_no_news_of_its_own(open_state: Open) -> 
 
 
 async def test_the_servers_own_look_says_what_changed_since(
-    connect: Connect, clock: FakeClock, tmp_path: Path
+    connect: Connect, clock: FakeClock, tree: Path
 ) -> None:
-    tree = tmp_path / "tree"
-    for folder in ("objects", "refs"):
-        (tree / ".git" / folder).mkdir(parents=True)
-    (tree / ".git" / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
     (tree / "plan.md").write_text("three stages", encoding="utf-8")
     async with connect(toolset="all", directory=str(tree), project="") as client:
         await ask(
@@ -271,12 +277,8 @@ async def test_the_servers_own_look_says_what_changed_since(
 
 
 async def test_a_premise_that_changed_is_named_so_where_it_was_seen(
-    connect: Connect, tmp_path: Path
+    connect: Connect, tree: Path
 ) -> None:
-    tree = tmp_path / "tree"
-    for folder in ("objects", "refs"):
-        (tree / ".git" / folder).mkdir(parents=True)
-    (tree / ".git" / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
     (tree / "plan.md").write_text("three stages", encoding="utf-8")
     async with connect(toolset="all", directory=str(tree), project="") as client:
         await ask(client, "fact_record", fact="plan", statement="Three", check="file:plan.md")
@@ -431,12 +433,8 @@ async def test_a_thread_that_is_done_is_named_when_what_it_relied_on_falls(
 
 
 async def test_what_a_session_verified_and_lost_sight_of_is_said_where_it_writes(
-    connect: Connect, tmp_path: Path
+    connect: Connect, tree: Path
 ) -> None:
-    tree = tmp_path / "tree"
-    for folder in ("objects", "refs"):
-        (tree / ".git" / folder).mkdir(parents=True)
-    (tree / ".git" / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
     (tree / "plan.md").write_text("three stages", encoding="utf-8")
     async with connect(toolset="all", directory=str(tree), project="") as client:
         await ask(client, "fact_record", fact="plan", statement="Three", check="file:plan.md: yes")
@@ -691,12 +689,8 @@ async def test_a_conclusion_is_settled_only_by_a_whole_reason_that_stands(open_s
 
 
 async def test_what_is_too_much_to_look_up_at_once_is_not_called_verified(
-    connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tree = tmp_path / "tree"
-    for folder in ("objects", "refs"):
-        (tree / ".git" / folder).mkdir(parents=True)
-    (tree / ".git" / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
     monkeypatch.setattr("mcp_state.store.fact_rows.MOST_LOOKED_UP", 4)
     async with connect(toolset="all", directory=str(tree), project="") as client:
         for n in range(6):

@@ -226,6 +226,6 @@ def plain(path: Path) -> Generator[sqlite3.Connection]:
         yield connection
 
 
-def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
+def rows(path: Path, sql: str, *params: object) -> list[tuple[object, ...]]:
     with plain(path) as connection:
-        return connection.execute(sql).fetchall()
+        return connection.execute(sql, params).fetchall()

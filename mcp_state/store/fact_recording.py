@@ -16,11 +16,11 @@ from mcp_state.store.fact_rules import (
     comes_due,
     drop_reasons,
     drop_replaced,
+    fact_text,
     falls_with,
     let_fall,
     reasons_of,
     recorded,
-    text_limit,
     wanted_reason,
 )
 from mcp_state.store.text import fold, one_line, quoted, several
@@ -80,15 +80,14 @@ def record_fact(
     row = tx.one(FACT, {"name": name})
     shown = shown if row is None else row["shown"]
     check_version(tx, shown, row, expected_version)
-    statement = tx.text(statement.strip(), f"the statement of fact {shown!r}", *text_limit(tx))
+    statement = fact_text(tx, statement, f"the statement of fact {shown!r}")
     if not statement and row is None:
         raise BadArgument(
             f"there is no fact {shown!r}, and a new one needs a statement",
             "Say in statement what is believed, and in check how to see whether it holds.",
         )
     fields: dict[str, Any] = {
-        key: tx.text(value.strip(), f"{key} of fact {shown!r}", *text_limit(tx))
-        for key, value in given.items()
+        key: fact_text(tx, value, f"{key} of fact {shown!r}") for key, value in given.items()
     }
     fields |= {"name": name, "shown": shown}
     after = duration(recheck_after, "recheck_after") if recheck_after else None

@@ -303,18 +303,17 @@ def and_fell(fell: Sequence[object]) -> str:
 
 
 def recorded(tx: Writing, name: str, operation: str, words: str) -> Row:
-    """Keep what was recorded as the fact's next version; returns its row."""
+    """Keep what was recorded or verified as the fact's next version; returns its row."""
     row = stored_fact(tx, name)
     tx.event(operation, words, row_of(tx, row), version=row["version"])
-    index(tx, row)
+    documents.put(tx, "fact", name, row["shown"], text_of(row), row["changed"])
     return row
 
 
-def index(tx: Writing, row: Row) -> None:
-    """Let search find a fact as it is now."""
-    documents.put(tx, "fact", row["name"], row["shown"], text_of(row), row["changed"])
+def fact_text(tx: Writing, text: str, what: str) -> str:
+    """A text of a fact as it is kept; `what` names it.
 
-
-def text_limit(tx: Writing) -> tuple[int, str]:
-    """How long each text of a fact may be, and what to do if it is longer."""
-    return tx.limits.text, _SHORTEN
+    Raises:
+        OverLimit: it is too long.
+    """
+    return tx.text(text.strip(), what, tx.limits.text, _SHORTEN)

@@ -23,20 +23,20 @@ from mcp_state.store.fact_rows import (
     believed,
     fact_of,
     find_fact,
+    found_for,
     list_facts,
     looked_up,
-    row_of,
-    stored_fact,
+    with_found,
 )
 from mcp_state.store.fact_rules import (
     and_fell,
     check_version,
     come_due,
+    fact_text,
     falls_with,
-    index,
     let_fall,
+    recorded,
     stands,
-    text_limit,
 )
 from mcp_state.store.fact_traces import trace_of
 from mcp_state.store.noun import Noun, reads, writes
@@ -140,10 +140,13 @@ class Facts(Noun):
         """
         check = await self._check_of(fact)
         target = lookups.target_of(check)
-        there = (await lookups.look_up(self.worktree, [target]))[target] if target else None
-        verified = await self._verify(fact, holds, evidence, expected_version, check, there)
-        (now,) = await looked_up([verified.fact], self.worktree)
-        return replace(verified, fact=now)
+        there = await lookups.look_up(self.worktree, [target]) if target else {}
+        verified = await self._verify(
+            fact, holds, evidence, expected_version, check, there.get(target)
+        )
+        premises = [premise for reason in verified.fact.reasons for premise in reason]
+        found = {**await found_for(self.worktree, (), premises), **there}
+        return replace(verified, fact=with_found(verified.fact, found))
 
     async def list(
         self,
@@ -212,7 +215,7 @@ class Facts(Noun):
         name, shown = row["name"], row["shown"]
         tx.subject = ("fact", name)
         check_version(tx, shown, row, expected_version)
-        evidence = tx.text(evidence.strip(), f"the evidence for fact {shown!r}", *text_limit(tx))
+        evidence = fact_text(tx, evidence, f"the evidence for fact {shown!r}")
         _check_verifiable(row, holds, evidence)
         if expected_version is None:
             _check_seen(tx, row)
@@ -233,12 +236,10 @@ class Facts(Noun):
             "baseline": None if there is None else lookups.to_json(there),
         }
         tx.run(_VERIFY, values)
-        after = stored_fact(tx, name)
         but = ", but each of its reasons holds what fell: stale" if trust is Trust.STALE else ""
         words = f"check {'held then' if holds else 'did not hold'}{but}: {one_line(evidence)}"
         fell = [] if holds else list(falls_with(tx, name))
-        tx.event("verify", words + and_fell(fell), row_of(tx, after), version=after["version"])
-        index(tx, after)
+        after = recorded(tx, name, "verify", words + and_fell(fell))
         if trust is Trust.REFUTED:
             touched = let_fall(tx, name, fell, "was refuted")
         elif trust is Trust.TRUSTED and row["trust"] in FALLEN:

@@ -81,6 +81,11 @@ _KEEP_BLOCK_APART = (
     WHERE project = :project AND kind = 'memory' AND name = :old
     """,
 )
+_RENAME_EVENTS = """
+    UPDATE events SET name = :name, row = CASE
+        WHEN operation = 'refused' THEN row ELSE json_set(row, '$.name', :shown) END
+    WHERE project = :project AND kind = :kind AND name = :old
+"""
 _KEEP_THREAD_APART = (
     "UPDATE threads SET name = :name, shown = :shown WHERE project = :project AND name = :old",
     "UPDATE journal SET thread = :name WHERE project = :project AND thread = :old",
@@ -88,11 +93,7 @@ _KEEP_THREAD_APART = (
     UPDATE journal_topics SET topic = 'thread:' || :name
     WHERE project = :project AND topic = 'thread:' || :old
     """,
-    """
-    UPDATE events SET name = :name, row = CASE
-        WHEN operation = 'refused' THEN row ELSE json_set(row, '$.name', :shown) END
-    WHERE project = :project AND kind = 'thread' AND name = :old
-    """,
+    _RENAME_EVENTS,
     """
     UPDATE events SET row = json_set(row, '$.thread', :name)
     WHERE project = :project AND kind = 'journal' AND json_extract(row, '$.thread') = :old
@@ -149,19 +150,11 @@ _KEEP_RUN_APART = (
 )
 _KEEP_FACT_APART = (
     "UPDATE facts SET name = :name, shown = :shown WHERE project = :project AND name = :old",
-    """
-    UPDATE events SET name = :name, row = CASE
-        WHEN operation = 'refused' THEN row ELSE json_set(row, '$.name', :shown) END
-    WHERE project = :project AND kind = 'fact' AND name = :old
-    """,
+    _RENAME_EVENTS,
 )
 _KEEP_OBJECTIVE_APART = (
     "UPDATE objectives SET name = :name, shown = :shown WHERE project = :project AND name = :old",
-    """
-    UPDATE events SET name = :name, row = CASE
-        WHEN operation = 'refused' THEN row ELSE json_set(row, '$.name', :shown) END
-    WHERE project = :project AND kind = 'objective' AND name = :old
-    """,
+    _RENAME_EVENTS,
 )
 _NAMING_FACTS = """
     SELECT seq, row FROM events

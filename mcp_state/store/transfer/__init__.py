@@ -94,8 +94,8 @@ class Transfer(Noun):
         goes on in the file goes on here. A thread, block, run, fact or objective that has parted
         from the one of that name is kept apart as `NAME (from SOURCE)`. A fact falls where what it
         rests on does not hold here, or says something else here. Without a project of its own, the
-        caller gets that of the file.
-        The whole file is checked before anything is written, and all of it is one transaction.
+        caller gets that of the file. The whole file is checked before anything is written, and all
+        of it is one transaction.
 
         Raises:
             BadArgument: it is no export, or not as it was written: with the line, and what is
