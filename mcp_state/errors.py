@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from mcp_state.calls import argument, either
+
 
 class StateError(Exception):
     """Something was refused or could not be done, and nothing was saved."""
@@ -62,18 +64,19 @@ class VersionConflict(StateError):
         if current == 0:
             return cls(
                 f"{what} does not exist, so it is not at version {expected}",
-                "Use expected_version=0 to create it, or leave expected_version out.",
+                f"Use {argument('expected_version', 0)} to create it, or leave "
+                f"{argument('expected_version')} out.",
             )
         if expected == 0:
             return cls(
                 f"{what} exists already, at version {current} ({by})",
                 f"Read it with {read_with}; to change it, {set_with} with "
-                f"expected_version={current}.",
+                f"{argument('expected_version', current)}.",
             )
         return cls(
             f"{what} is at version {current}, not {expected} ({by})",
             f"Read it with {read_with}, merge, and {set_with} again with "
-            f"expected_version={current}.",
+            f"{argument('expected_version', current)}.",
         )
 
 
@@ -157,7 +160,8 @@ class StoreBusy(StateError):
         """The call waited this long for its turn."""
         return cls(
             f"not saved: other processes kept the store busy for {seconds:.0f} s",
-            "Call again; if it goes on, `mcp-state doctor` tells who holds it.",
+            f"{either('Call', 'Run it')} again; if it goes on, `mcp-state doctor` tells who holds "
+            "it.",
         )
 
 
@@ -193,7 +197,7 @@ class StoreReadonly(StateError):
         return cls(
             f"{path}: {why}",
             "Allow this user to read and write the file and its directory, or name another file "
-            "with --db or MCP_STATE_DB. No restart is needed.",
+            f"with --db or MCP_STATE_DB.{either(' No restart is needed.', '')}",
         )
 
 
@@ -206,7 +210,8 @@ class DiskFull(StateError):
     def at(cls, path: str) -> DiskFull:
         """The disk that holds `path` is full."""
         return cls(
-            f"not saved: no space left for {path}", "Free some space and call again; no restart."
+            f"not saved: no space left for {path}",
+            f"Free some space and {either('call again; no restart', 'run it again')}.",
         )
 
 
@@ -227,8 +232,11 @@ class ProjectUnknown(StateError):
         listed = f"known projects: {', '.join(known)}" if known else "there is no project yet"
         return cls(
             f"not saved: this call does not say which project it belongs to; {listed}",
-            'Pass project="NAME" (a new name begins a new project), start the server in a git '
-            "repository, or start it with --project NAME.",
+            f"Pass {argument('project', 'NAME')} (a new name begins a new project), "
+            + either(
+                "start the server in a git repository, or start it with --project NAME.",
+                "or run it in a git repository.",
+            ),
         )
 
 
@@ -243,6 +251,6 @@ class SecretRefused(StateError):
         """A credential of this kind begins at a character position, counted from 0."""
         return cls(
             f"not saved: {where} holds what looks like {kind}, at character {position}",
-            "Leave it out, or say where it is kept instead of what it is. "
-            "(A person can start the server with --allow-secrets.)",
+            "Leave it out, or say where it is kept instead of what it is."
+            + either(" (A person can start the server with --allow-secrets.)", ""),
         )

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from mcp_state import render, render_facts, render_handoffs, render_runs
+from mcp_state.calls import argument, call, tool
 from mcp_state.errors import BadArgument
 from mcp_state.git import head_of
 from mcp_state.models import (
@@ -72,26 +73,37 @@ _EARLIER = """
 """
 _AT = "SELECT at FROM events WHERE project = :project AND seq = :last"
 
-WRITE_BACK = (
-    "WRITE BACK journal_append before you stop or compact · thread_set when a status changes · "
-    "memory_set for what the next session must know"
-)
-_OF_RUNS = " · run_checkpoint after each step of a run"
-_OF_FACTS = " · fact_verify with what a check said"
-_GUIDE = (
-    "    Statuses: active (work on it now), watching (look again later), blocked (waiting_on), "
-    "done (evidence), dropped (note).",
-    "    Claim a thread before you work on it if others may too: thread_claim gives a lease_token.",
-    "    What is stored was true when it was written: run its check before you rely on it.",
-)
-_BEGIN = (
-    "Nothing is stored for this project yet. To begin:",
-    '    objective_set(objective="…") for what this is all about',
-    '    thread_set(thread="short-name", title="…", next_action="…") for each line of work',
-    '    memory_set(key="plan", value="…") for what the next session must know',
-    '    fact_record(fact="…", statement="…", check="…") for what you believe',
-    '    journal_append(text="…") for what happened',
-)
+
+def _write_back() -> str:
+    journal, thread, memory = (tool(t) for t in ("journal_append", "thread_set", "memory_set"))
+    return (
+        f"WRITE BACK {journal} before you stop or compact · {thread} when a status changes · "
+        f"{memory} for what the next session must know"
+    )
+
+
+def _guide() -> tuple[str, ...]:
+    claim, token = tool("thread_claim"), argument("lease_token")
+    waiting_on, evidence, note = (argument(a) for a in ("waiting_on", "evidence", "note"))
+    return (
+        "    Statuses: active (work on it now), watching (look again later), blocked "
+        f"({waiting_on}), done ({evidence}), dropped ({note}).",
+        f"    Claim a thread before you work on it if others may too: {claim} gives a {token}.",
+        "    What is stored was true when it was written: run its check before you rely on it.",
+    )
+
+
+def _begin() -> list[str]:
+    thread = call("thread_set", thread="short-name", title="…", next_action="…")
+    fact = call("fact_record", fact="…", statement="…", check="…")
+    return [
+        "Nothing is stored for this project yet. To begin:",
+        f"    {call('objective_set', objective='…')} for what this is all about",
+        f"    {thread} for each line of work",
+        f"    {call('memory_set', key='plan', value='…')} for what the next session must know",
+        f"    {fact} for what you believe",
+        f"    {call('journal_append', text='…')} for what happened",
+    ]
 
 
 class Orient(Noun):
@@ -109,7 +121,7 @@ class Orient(Noun):
         """
         if not LEAST_TOKENS <= max_tokens <= MOST_TOKENS:
             raise BadArgument(
-                f"max_tokens is {max_tokens}",
+                f"{argument('max_tokens')} is {max_tokens}",
                 f"Give {LEAST_TOKENS} to {MOST_TOKENS:,}; 2,000 is the default.",
             )
         if since is not None and since < 0:
@@ -269,19 +281,21 @@ class _Section:
 def _text(packet: Packet, totals: Totals, caller: Caller, now: datetime, room: int) -> str:
     head = _head(packet, totals, caller, now)
     last = render.scope(totals)
-    if _size([head, WRITE_BACK, last]) > room:
+    write_back = _write_back()
+    if _size([head, write_back, last]) > room:
         last = render.scope(replace(totals, remark=""))
     if not totals.exists:
-        begin = list(_BEGIN)
+        begin = _begin()
         while _size([head, *begin, last]) > room:
             begin.pop()
         return "\n".join([head, *begin, last])
     sections = [s for s in _sections(packet, totals, caller, now, room) if s.total]
-    guide = _GUIDE if room >= 6000 else ()
-    write_back = WRITE_BACK
+    guide = _guide() if room >= 6000 else ()
     if room >= 2000:
-        write_back += _OF_FACTS if packet.facts else ""
-        write_back += _OF_RUNS if packet.runs else ""
+        of_facts = f" · {tool('fact_verify')} with what a check said"
+        of_runs = f" · {tool('run_checkpoint')} after each step of a run"
+        write_back += of_facts if packet.facts else ""
+        write_back += of_runs if packet.runs else ""
     left = room - _size([head, write_back, *guide, last])
     cut = _fit_headings(sections, left)
     _fill(sections, left - _size(cut) - sum(_size(section.lines()) for section in sections))
@@ -311,7 +325,7 @@ def _fit_headings(sections: list[_Section], room: int) -> list[str]:
             continue
         sections.remove(least)
         left_out.insert(0, least.title)
-        cut = [f"(no room for {', '.join(left_out)}: orient(max_tokens=2000))"]
+        cut = [f"(no room for {', '.join(left_out)}: {call('orient', max_tokens=2000)})"]
         if not sections and _size(cut) > room:
             return []
     return cut
@@ -371,7 +385,7 @@ def _sections(
             "OBJECTIVE",
             _objective(packet, now, room),
             1 if packet.objective else 0,
-            'history(subject="objective")',
+            call("history", subject="objective"),
             first=0,
             step=2,
         ),
@@ -379,7 +393,7 @@ def _sections(
             "SINCE YOU WERE HERE" if packet.news else "LAST CHANGES",
             changes,
             len(changes) + max(0, hidden),
-            f"history(since={packet.since})" if packet.news else "history()",
+            call("history", since=packet.since) if packet.news else call("history"),
             first=4,
             step=4,
         ),
@@ -387,7 +401,7 @@ def _sections(
             "HANDOFF",
             [[render_handoffs.handoff_line(h, now)] for h in packet.handoffs],
             len(packet.handoffs),
-            'history(subject="handoff:KEY")',
+            call("history", subject="handoff:KEY"),
             first=2,
             step=4,
         ),
@@ -395,7 +409,7 @@ def _sections(
             "NOW",
             [_thread(t, now, session) for t in packet.active],
             max(totals.threads.get("active", 0), len(packet.active)),
-            'thread_list(status="active")',
+            call("thread_list", status="active"),
             first=0,
             step=2,
         ),
@@ -403,7 +417,7 @@ def _sections(
             "DUE",
             [_thread(t, now, session) for t in packet.due],
             sum(due.values()),
-            "thread_list(due=true)",
+            call("thread_list", due=True),
             first=1,
             step=2,
             total_is=" at least" if many_due else "",
@@ -412,7 +426,7 @@ def _sections(
             "BLOCKED",
             [_thread(t, now, session) for t in packet.blocked],
             max(later[Status.BLOCKED], len(packet.blocked)),
-            'thread_list(status="blocked")',
+            call("thread_list", status="blocked"),
             first=6,
             step=4,
             total_is=_at_most(due[Status.BLOCKED]),
@@ -421,7 +435,7 @@ def _sections(
             "WATCHING",
             [],
             max(0, later[Status.WATCHING]),
-            'thread_list(status="watching")',
+            call("thread_list", status="watching"),
             first=9,
             step=4,
             total_is=_at_most(due[Status.WATCHING]),
@@ -430,7 +444,7 @@ def _sections(
             "NO LONGER HOLDS",
             [_fallen_lines(fact, packet, now) for fact in packet.fallen],
             max(fallen, len(packet.fallen)),
-            'fact_list(trust="refuted"), fact_list(trust="stale")',
+            f"{call('fact_list', trust='refuted')}, {call('fact_list', trust='stale')}",
             first=2,
             step=3,
         ),
@@ -438,7 +452,7 @@ def _sections(
             "CHECK BEFORE YOU RELY ON IT",
             [render_facts.fact_lines(f, now) for f in to_check],
             max(live, len(to_check)),
-            "fact_list()",
+            call("fact_list"),
             first=2,
             step=2,
             total_is=" at most" if live > _FACTS else "",
@@ -447,7 +461,7 @@ def _sections(
             "RUN",
             [render_runs.run_in_orient(one, now) for one in packet.runs],
             totals.runs.get(RunStatus.OPEN, 0),
-            'run_list(status="open")',
+            call("run_list", status="open"),
             first=2,
             step=3,
         ),
@@ -455,7 +469,7 @@ def _sections(
             "DEAD ENDS",
             dead_ends,
             max(len(dead_ends), totals.stopped + totals.runs.get(RunStatus.FAILED, 0)),
-            'journal_tail(kind="dead_end"), run_list(status="failed")',
+            f"{call('journal_tail', kind='dead_end')}, {call('run_list', status='failed')}",
             first=4,
             step=3,
         ),
@@ -463,7 +477,7 @@ def _sections(
             "MEMORY",
             [_block(b, now, roomy, room) for b in packet.memory],
             max(totals.memory, len(packet.memory)),
-            "memory_get()",
+            call("memory_get"),
             first=3,
             step=5,
         ),
@@ -471,7 +485,7 @@ def _sections(
             "JOURNAL",
             [_entry(e, now, roomy) for e in reversed(packet.journal)],
             totals.journal,
-            "journal_tail()",
+            call("journal_tail"),
             first=5,
             step=5,
             reverse=True,
@@ -550,7 +564,7 @@ def _block(block: MemoryBlock, now: datetime, roomy: bool, room: int) -> list[st
     lines = render.indented(block.value[:keep])
     if len(block.value) > keep:
         rest = f"+{len(block.value) - keep:,} chars"
-        lines.append(f"    … {rest}: memory_get(key={render.quoted(block.key)})")
+        lines.append(f"    … {rest}: {call('memory_get', key=block.key)}")
     return [head, *lines]
 
 

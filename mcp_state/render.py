@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from mcp_state import render_facts
+from mcp_state.calls import argument, call, tool
 from mcp_state.models import (
     FALLEN,
     OPEN,
@@ -54,15 +55,16 @@ def scope(totals: Totals) -> str:
     return f"note: {one_line(totals.remark, 400)}\n{line}" if totals.remark else line
 
 
-def unknown_project(known: Sequence[str], argument: str = 'project="NAME"') -> str:
-    """The answer to a read that belongs to no project; `argument` is what would tell."""
+def unknown_project(known: Sequence[str]) -> str:
+    """The answer to a read that belongs to no project."""
+    which = argument("project", "NAME")
     if not known:
         return (
             "This call does not say which project it belongs to, and the store holds none yet. "
-            f"Pass {argument}; the first write makes it."
+            f"Pass {which}; the first write makes it."
         )
     return (
-        f"This call does not say which project it belongs to. Pass {argument}; known are:\n"
+        f"This call does not say which project it belongs to. Pass {which}; known are:\n"
         + "\n".join(f"  {name(n)}" for n in known)
     )
 
@@ -99,7 +101,6 @@ def block_facts(block: MemoryBlock, now: datetime) -> str:
 def memory_missing(block: MissingBlock, now: datetime) -> str:
     """No such block: why, and which there are."""
     key = name(block.key)
-    run = f", run_id={quoted(block.run)}" if block.run else ""
     last = block.version if block.expired_at else block.version - 1
     if block.expired_at is not None:
         why = f"block {quoted(key)} expired {ago(block.expired_at, now)}"
@@ -108,10 +109,11 @@ def memory_missing(block: MissingBlock, now: datetime) -> str:
     else:
         why = f"no such block {quoted(key)}"
     if block.version:
-        why += f"; memory_get(key={quoted(key)}{run}, version={last}) still reads its last text"
+        reads = call("memory_get", key=key, **_of_run(block.run), version=last)
+        why += f"; {reads} still reads its last text"
     if not block.keys:
         of = f" of run {name(block.run, 60)}" if block.run else ""
-        return f"{why}. There are no blocks{of} now; memory_set makes one."
+        return f"{why}. There are no blocks{of} now; {tool('memory_set')} makes one."
     more = f" and {block.count - len(block.keys)} more" if block.count > len(block.keys) else ""
     return f"{why}. Existing keys: {', '.join(name(k, 60) for k in block.keys)}{more}."
 
@@ -120,9 +122,8 @@ def memory_page(page: MemoryPage, now: datetime, room: int = ROOM) -> str:
     """All blocks: in full as long as there is room, then their names."""
     of = f" of run {name(page.run, 60)}" if page.run else ""
     if not page.blocks:
-        return (
-            f"No blocks{of} yet. memory_set(key, value{', run_id' if page.run else ''}) makes one."
-        )
+        makes = call("memory_set", "key", "value", *(["run_id"] if page.run else []))
+        return f"No blocks{of} yet. {makes} makes one."
     head = f"{plural(page.count, 'block')}{of}:"
     lines: list[str] = []
     short: list[str] = []
@@ -140,8 +141,11 @@ def memory_page(page: MemoryPage, now: datetime, room: int = ROOM) -> str:
         kept, left = fitted([f"{name}," for name in short], _NAMES - 200)
         left += page.count - len(page.blocks)
         head += f" {len(page.blocks) - len(short)} in full" if lines else ""
-        head += f"{',' if lines else ''} {len(kept)} only named at the end: memory_get(key=…)"
-        head += f'; {left:,} more are not named: search(query, kinds=["memory"])' if left else ""
+        head += f"{',' if lines else ''} {len(kept)} only named at the end: "
+        head += call("memory_get", key=...)
+        if left:
+            finds = call("search", "query", kinds=["memory"])
+            head += f"; {left:,} more are not named: {finds}"
         more = f" and {left:,} more" if left else ""
         lines.append(f"also: {' '.join(kept).removesuffix(',')}{more}")
     return "\n".join([head, *lines])
@@ -150,17 +154,22 @@ def memory_page(page: MemoryPage, now: datetime, room: int = ROOM) -> str:
 def memory_saved(block: MemoryBlock, now: datetime) -> str:
     """What a write left behind."""
     if block.repeated:
-        return f"already added with this idempotency_key; unchanged: {block_facts(block, now)}"
+        key = argument("idempotency_key")
+        return f"already added with this {key}; unchanged: {block_facts(block, now)}"
     return f"saved: {block_facts(block, now)}"
 
 
 def memory_deleted(block: MemoryBlock) -> str:
     """A block that is no longer there."""
-    run = f", run_id={quoted(block.run)}" if block.run else ""
+    back = call("memory_restore", key=block.key, version=block.version, **_of_run(block.run))
     return (
-        f"deleted: {name(block.key)}, which was at version {block.version}. "
-        f"memory_restore(key={quoted(block.key)}, version={block.version}{run}) brings it back."
+        f"deleted: {name(block.key)}, which was at version {block.version}. {back} brings it back."
     )
+
+
+def _of_run(run: str) -> dict[str, str]:
+    """The argument that says of which run a block is, if it is of one."""
+    return {"run_id": run} if run else {}
 
 
 # The queue
@@ -233,7 +242,8 @@ def thread_page(
     all_of_them = " · ".join(f"{totals.threads.get(s, 0):,} {s.value}" for s in Status)
     if not page.threads:
         if not totals.all_threads:
-            return "No threads yet. thread_set(thread, title, next_action) makes one."
+            makes = call("thread_set", "thread", "title", "next_action")
+            return f"No threads yet. {makes} makes one."
         return f"No {asked} here. Threads: {all_of_them}."
     total = "more than 1,000" if page.capped else f"{page.total:,}"
     head = f"{len(page.threads)} of {total} {asked} ({all_of_them})"
@@ -247,9 +257,10 @@ def thread_page(
         lines += one
         shown += 1
     if shown < len(page.threads):
-        head += f"; {len(page.threads) - shown} left out for length: ask with limit={shown}"
+        left = len(page.threads) - shown
+        head += f"; {left} left out for length: ask with {argument('limit', shown)}"
     elif page.cursor:
-        head += f"; more: cursor={quoted(page.cursor)}"
+        head += f"; more: {argument('cursor', page.cursor)}"
     return "\n".join([head, *lines])
 
 
@@ -317,7 +328,8 @@ def _some_facts(label: str, facts: Sequence[Fact], now: datetime) -> list[str]:
         return []
     ordered = sorted(facts, key=lambda fact: (fact.trust not in FALLEN, fact.verified))
     lines = [line for f in ordered[:_FACTS] for line in render_facts.fact_lines(f, now)]
-    more = f" (+{len(ordered) - _FACTS} more, named in fact_list)" if len(ordered) > _FACTS else ""
+    left = len(ordered) - _FACTS
+    more = f" (+{left} more, named in {tool('fact_list')})" if left > 0 else ""
     return [f"{label}{more}:", *(f"    {line}" for line in lines)]
 
 
@@ -366,19 +378,20 @@ def thread_claimed(answer: Thread | NothingToClaim, now: datetime, session: str)
     """The lease, or why there is none to get."""
     if isinstance(answer, NothingToClaim):
         if not answer.active:
-            return "Nothing to claim: no active thread. thread_list(due=true) shows what is due."
+            due = call("thread_list", due=True)
+            return f"Nothing to claim: no active thread. {due} shows what is due."
         return (
             f"Nothing to claim. Active threads: {answer.active:,}, of these held: {answer.held:,}, "
             f"waiting for others to be done: {answer.waiting:,}. "
-            "thread_list shows by whom and for what."
+            f"{tool('thread_list')} shows by whom and for what."
         )
     lease = answer.lease
     assert lease is not None
     left = span((lease.until - now).total_seconds())
     return "\n".join(
         [
-            f"lease_token={lease.token} until {until(lease.until, now)} ({left}); "
-            "pass it to thread_set and thread_check",
+            f"{argument('lease_token', lease.token)} until {until(lease.until, now)} ({left}); "
+            f"pass it to {tool('thread_set')} and {tool('thread_check')}",
             *thread_lines(answer, now, session),
         ]
     )
@@ -430,13 +443,13 @@ def journal_page(page: JournalPage, now: datetime, *, forward: bool, room: int =
     head = plural(len(shown), "entry", "entries")
     first, last = shown[0][0].seq, shown[-1][0].seq
     if older is None:
-        head += f", more before: before={first}"
+        head += f", more before: {argument('before', first)}"
     elif older:
-        head += f", {older:,} older: before={first}"
+        head += f", {older:,} older: {argument('before', first)}"
     if newer and forward:
-        head += f", {newer:,} newer: since={last}"
+        head += f", {newer:,} newer: {argument('since', last)}"
     elif newer is None and forward:
-        head += f", more may follow: since={last}"
+        head += f", more may follow: {argument('since', last)}"
     return "\n".join([head, *(line for _, lines in shown for line in lines)])
 
 
@@ -493,14 +506,15 @@ def history(
     if page.more:
         count = "1,000+" if subject and page.more + len(page.events) >= 1000 else f"{page.more:,}"
         if forward:
-            head += f", {count} later: since={page.events[-1].seq}"
+            head += f", {count} later: {argument('since', page.events[-1].seq)}"
         else:
-            head += f", {count} earlier: since=0 reads from the beginning"
+            head += f", {count} earlier: {argument('since', 0)} reads from the beginning"
     mixed = not subject or subject.strip().lower().startswith("run:")
     lines = [event_line(event, now, subject=mixed) for event in page.events]
     kept, left = fitted(lines, room)
     if left:
-        head += f"; {left} left out for length: since={page.events[len(kept) - 1].seq}"
+        since = argument("since", page.events[len(kept) - 1].seq)
+        head += f"; {left} left out for length: {since}"
     return "\n".join([head, *kept])
 
 
@@ -514,14 +528,16 @@ def search_page(page: SearchPage, now: datetime, query: str) -> str:
     if page.capped:
         head += " among the newest; there are more, older ones"
     if page.cursor:
-        head += f"; more: cursor={quoted(page.cursor)}"
+        head += f"; more: {argument('cursor', page.cursor)}"
     lines: list[str] = []
     for hit in page.hits:
         if hit.fact is not None:
             first, *rest = render_facts.fact_lines(hit.fact, now)
             lines += [f"fact:{name(hit.name)}  {first}", *rest]
             continue
-        of_run = " (memory of a run: key and run_id)" if hit.run else ""
+        of_run = (
+            f" (memory of a run: key and {argument('run_id', of='memory_get')})" if hit.run else ""
+        )
         lines.append(f"{hit.kind}:{name(hit.name)}{of_run}  {by(hit.actor, hit.at, now)}")
         lines.append(f"    {one_line(hit.snippet, 240)}")
     return "\n".join([head, *lines])

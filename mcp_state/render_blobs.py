@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from mcp_state.calls import call
 from mcp_state.models import Blob, BlobPage
 from mcp_state.render_words import by, indented
 from mcp_state.store.blobs import PAGE
@@ -19,7 +20,7 @@ def blob_saved(blob: Blob, now: datetime) -> str:
     if blob.repeated and blob.expires_at is None:
         head += " · for good"
     lines = [head, *(indented(one_line(blob.summary)) if blob.summary else [])]
-    return "\n".join([*lines, f'blob_get(key="{blob.key}") reads it'])
+    return "\n".join([*lines, f"{call('blob_get', key=blob.key)} reads it"])
 
 
 def blob_page(page: BlobPage, now: datetime, limit: int = PAGE) -> str:
@@ -31,8 +32,8 @@ def blob_page(page: BlobPage, now: datetime, limit: int = PAGE) -> str:
         return f"{blob.key} · {where} · {_facts(blob, now)}"
     words = [blob.key, f"characters {page.offset} to {end} of {blob.characters}"]
     if page.more:
-        size = "" if limit == PAGE else f", limit={limit}"
-        words.append(f'next: blob_get(key="{blob.key}", offset={end}{size})')
+        size = {} if limit == PAGE else {"limit": limit}
+        words.append(f"next: {call('blob_get', key=blob.key, offset=end, **size)}")
     else:
         words.append("the end")
     return f"{' · '.join([*words, _facts(blob, now)])}\n{page.text}"

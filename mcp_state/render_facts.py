@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from mcp_state.calls import argument, call, tool
 from mcp_state.lookups import Compared, target_of
 from mcp_state.models import (
     FALLEN,
@@ -65,13 +66,14 @@ def _check(fact: Fact, now: datetime) -> str:
 def _how(fact: Fact) -> str:
     """The check; what has none can only be looked at through what it rests on."""
     if fact.check:
-        cut = " (cut: fact_trace shows all)" if len(" ".join(fact.check.split())) > _CHECK else ""
+        is_cut = len(" ".join(fact.check.split())) > _CHECK
+        cut = f" (cut: {tool('fact_trace')} shows all)" if is_cut else ""
         return one_line(fact.check, _CHECK) + cut
     if not fact.reasons:
         return "there is none"
     none = "it has none of its own"
     if fact.trust is Trust.STALE and fact.due:
-        none = f"it has none: fact_record(fact={quoted(fact.name)}, check=…) gives it one"
+        none = f"it has none: {call('fact_record', fact=fact.name, check=...)} gives it one"
     return f"{none}; what it rests on, {_reasons(fact.reasons)}"
 
 
@@ -160,7 +162,7 @@ def relies_line(premises: Sequence[Premise], thread: str) -> str:
     """What a thread relies on, if that is to be checked or has fallen; else nothing."""
     fallen = [premise for premise in premises if premise.trust in FALLEN]
     if fallen:
-        shows = f"thread_get(thread={quoted(thread)}) shows the checks"
+        shows = f"{call('thread_get', thread=thread)} shows the checks"
         return f"RELIES ON WHAT DOES NOT HOLD: {named_premises(fallen)}: {shows}"
     open_ones = [premise for premise in premises if _word(premise) != "verified"]
     return (
@@ -187,15 +189,15 @@ def fact_recorded(recorded: FactRecorded, now: datetime) -> str:
 def _next(fact: Fact) -> str:
     """What makes it worth something."""
     if fact.trust is Trust.ARCHIVAL:
-        return "Kept as true then; fact_verify makes it current again."
+        return f"Kept as true then; {tool('fact_verify')} makes it current again."
     if fact.trust is Trust.TRUSTED:
         return ""
     if not fact.check:
         return (
             "It has no check, so it can never be trusted: add one with "
-            f"fact_record(fact={quoted(fact.name)}, check=…)."
+            f"{call('fact_record', fact=fact.name, check=...)}."
         )
-    return f"Run its check, then fact_verify(fact={quoted(fact.name)}, holds=…, evidence=…)."
+    return f"Run its check, then {call('fact_verify', fact=fact.name, holds=..., evidence=...)}."
 
 
 def fact_verified(verified: FactVerified, now: datetime) -> str:
@@ -205,7 +207,7 @@ def fact_verified(verified: FactVerified, now: datetime) -> str:
     if fact.trust is Trust.STALE:
         first += (
             ": its check held, but each of its reasons rests on what fell. Check that, or record "
-            "a reason that stands: fact_record(because=…)"
+            f"a reason that stands: {call('fact_record', because=...)}"
         )
     elif fact.recheck_at is not None:
         first += f", due again {ago(fact.recheck_at, now)}"
@@ -250,7 +252,8 @@ def fact_page(page: FactPage, now: datetime, totals: Totals, asked: str, room: i
     counts = " · ".join(_count(page, totals, trust) for trust in Trust)
     if not page.facts:
         if not totals.all_facts:
-            return "No facts yet. fact_record(fact, statement, check) makes one."
+            makes = call("fact_record", "fact", "statement", "check")
+            return f"No facts yet. {makes} makes one."
         return f"No {asked} here. Facts: {counts}."
     total = f"{page.total_is} {page.total:,}".lstrip()
     head = f"{len(page.facts)} of {total} {asked} ({counts})"
@@ -264,9 +267,10 @@ def fact_page(page: FactPage, now: datetime, totals: Totals, asked: str, room: i
         lines += one
         shown += 1
     if shown < len(page.facts):
-        head += f"; {len(page.facts) - shown} left out for length: ask with limit={shown}"
+        left = len(page.facts) - shown
+        head += f"; {left} left out for length: ask with {argument('limit', shown)}"
     elif page.cursor:
-        head += f"; more: cursor={quoted(page.cursor)}"
+        head += f"; more: {argument('cursor', page.cursor)}"
     return "\n".join([head, *lines])
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from mcp_state.calls import argument, call, either
 from mcp_state.models import Fact, Handoff, HandoffMade, HandoffTaken, Thread
 from mcp_state.render_facts import fact_lines
 from mcp_state.render_words import ROOM, by, fitted, indented, name, plural
-from mcp_state.store.text import one_line, quoted
+from mcp_state.store.text import one_line
 from mcp_state.times import ago, until
 
 
@@ -20,8 +21,8 @@ def handoff_line(handoff: Handoff, now: datetime) -> str:
         words += f", handed over in a file {ago(handoff.exported_at, now)}"
     if handoff.accepted_at is not None and handoff.accepted_by is not None:
         return f"{words}, taken by {by(handoff.accepted_by, handoff.accepted_at, now)}"
-    call = "" if handoff.exported_at else f"   -> handoff_accept(key={quoted(handoff.key)})"
-    return f"{words}: {one_line(handoff.note)}{call}"
+    accept = "" if handoff.exported_at else f"   -> {call('handoff_accept', key=handoff.key)}"
+    return f"{words}: {one_line(handoff.note)}{accept}"
 
 
 def handoff_made(made: HandoffMade, now: datetime, room: int = ROOM) -> str:
@@ -30,13 +31,15 @@ def handoff_made(made: HandoffMade, now: datetime, room: int = ROOM) -> str:
     lines = [
         f"offered as {key}: {plural(made.threads, 'open thread')}, "
         f"{plural(made.runs, 'unfinished run')}, {plural(made.blocks, 'block')} of memory. "
-        f"The next agent calls handoff_accept(key={quoted(key)}), through state_op if it is not "
-        f"listed. For another machine: `mcp-state export --handoff {key} FILE`, there "
+        f"The next agent {either('calls', 'sees it in its orient; in a shell,')} "
+        f"{call('handoff_accept', key=key)}"
+        f"{either(', through state_op if it is not listed', ' takes it over')}. "
+        f"For another machine: `mcp-state export --handoff {key} FILE`, there "
         "`mcp-state import FILE`.",
         *_checks(made.checks, made.facts, now),
     ]
     if left := made.all_facts - len(made.facts):
-        lines[0] += f" {plural(left, 'fact')} not named here: fact_list()."
+        lines[0] += f" {plural(left, 'fact')} not named here: {call('fact_list')}."
     return "\n".join(fitted(lines, room)[0])
 
 
@@ -54,13 +57,14 @@ def handoff_taken(taken: HandoffTaken, now: datetime, packet: str, room: int = R
     for thread in taken.leases:
         assert thread.lease is not None
         lines.append(
-            f"now held by you: {name(thread.name)}, lease_token={thread.lease.token} "
+            f"now held by you: {name(thread.name)}, {argument('lease_token', thread.lease.token)} "
             f"until {until(thread.lease.until, now)}"
         )
     if taken.checks or not packet:  # the packet has the checks of facts
         lines += _checks(taken.checks, () if packet else taken.facts, now)
     kept, left = fitted(lines, room - len(packet))
-    cut = [f"(+{plural(left, 'line')}: thread_list(due=true), fact_list())"] if left else []
+    rest = f"{call('thread_list', due=True)}, {call('fact_list')}"
+    cut = [f"(+{plural(left, 'line')}: {rest})"] if left else []
     return "\n".join([*kept, *cut, packet])
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
+from mcp_state.calls import Value, argument, call, either, tool
 from mcp_state.models import (
     Actor,
     Attempt,
@@ -30,7 +31,7 @@ from mcp_state.render import block_facts, event_line
 from mcp_state.render_words import ROOM, by, fitted, indented, name, plural
 from mcp_state.store.run_rows import MOST_COUNTED, progress_words, spend_words
 from mcp_state.store.steps import REFUSE_AT, WARN_AT
-from mcp_state.store.text import fold, one_line, quoted
+from mcp_state.store.text import fold, one_line
 from mcp_state.times import ago
 
 _SHORT = 160
@@ -78,12 +79,14 @@ def begun(run: Run, now: datetime, goal: str, given: Mapping[str, Any] = NOTHING
         return f"begun: {name(run.name)}, {allowed}. {_next_call(run)}"
     lines = [f"there already: {run_head(run, now)}"]
     if run.status is not RunStatus.OPEN:
-        lines.append("It has ended, and nothing was begun. For further work, give another run_id.")
+        another = f"another {either('run_id', 'name')}"
+        lines.append(f"It has ended, and nothing was begun. For further work, give {another}.")
         return "\n".join([*lines, *_ending_whole(run, ROOM - _size(lines))])
     if other := _given_otherwise(run, {**given, "goal": goal}):
-        lines.append(f"these are not as you gave them, and stay as they are: {', '.join(other)}")
+        named = ", ".join(argument(one, of="run_begin") for one in other)
+        lines.append(f"these are not as you gave them, and stay as they are: {named}")
     lines.append(f"spent: {spend_words(run)}")
-    lines.append(f"run_resume(run_id={quoted(run.name)}) tells where it stands")
+    lines.append(f"{call('run_resume', run_id=run.name)} tells where it stands")
     return "\n".join(lines)
 
 
@@ -106,8 +109,8 @@ def _given_otherwise(run: Run, given: Mapping[str, Any]) -> list[str]:
 
 
 def _next_call(run: Run) -> str:
-    run_id = quoted(run.name)
-    return f"step_begin(run_id={run_id}, step=…) before each step, run_checkpoint now and then."
+    step = call("step_begin", run_id=run.name, step=...)
+    return f"{step} before each step, {tool('run_checkpoint')} now and then."
 
 
 def checkpoint_made(made: CheckpointMade, now: datetime) -> str:
@@ -143,7 +146,7 @@ def run_page(page: RunPage, now: datetime, totals: Totals, status: str, room: in
     counts = " · ".join(f"{totals.runs.get(s, 0):,} {s.value}" for s in RunStatus)
     if not page.runs:
         if not any(totals.runs.values()):
-            return "No runs yet. run_begin or run_checkpoint begins one."
+            return f"No runs yet. {tool('run_begin')} or {tool('run_checkpoint')} begins one."
         return f"No {status or ''} runs here. Runs: {counts}.".replace("  ", " ")
     head = f"{len(page.runs)} of {plural(page.total, f'{status} run'.strip())} ({counts})"
     lines: list[str] = []
@@ -163,7 +166,8 @@ def resumed(found: Resumed, now: datetime, room: int = ROOM, session: str = "") 
     """Where a run stands: what to do next first, the state whole, the rest as far as it fits."""
     run, checkpoint = found.run, found.checkpoint
     if run is None:
-        return "found: no. There is no unfinished run; run_begin or run_checkpoint begins one."
+        begins = f"{tool('run_begin')} or {tool('run_checkpoint')} begins one"
+        return f"found: no. There is no unfinished run; {begins}."
     head = _resumed_head(found, now)
     if run.status is not RunStatus.OPEN and not found.by_number:
         return "\n".join([*head, *_ending_whole(run, room - _size(head))])
@@ -255,7 +259,8 @@ def _resumed_head(found: Resumed, now: datetime) -> list[str]:
         return [f"found: {run.status}. {run_head(run, now)}", f"spent: {spend_words(run)}"]
     lines = [f"found: yes. {run_head(run, now)}"]
     if found.others:
-        lines.append(f'{plural(found.others, "other run")} unfinished: run_list(status="open")')
+        unfinished = call("run_list", status="open")
+        lines.append(f"{plural(found.others, 'other run')} unfinished: {unfinished}")
     lines += _budget_lines(run)
     lines.append(f"spent: {spend_words(run)}; resuming resets nothing")
     return [*lines, *(_stop(run) or [f"To go on: {_next_call(run)}"])]
@@ -265,8 +270,8 @@ def _stop(run: Run) -> list[str]:
     if run.status is not RunStatus.OPEN or not _spent(run):
         return []
     return [
-        "Stop: run_finish if the goal is reached, else offer the work with handoff_create; only a "
-        "person can raise the budget."
+        f"Stop: {tool('run_finish')} if the goal is reached, else offer the work with "
+        f"{tool('handoff_create')}; only a person can raise the budget."
     ]
 
 
@@ -282,10 +287,12 @@ def _checkpoint_head(found: Resumed, now: datetime) -> list[str]:
     ]
     if checkpoint.number != run.checkpoints and run.status is RunStatus.OPEN:
         lines.append(
-            f"later checkpoints stay: run_resume(run_id={quoted(run.name)}, "
-            f"number={run.checkpoints}) reads the last. To go on from this one, bring the run's "
-            "memory back to what is shown here (memory_restore, memory_delete, through state_op if "
-            "they are not listed), and make the next run_checkpoint."
+            "later checkpoints stay: "
+            f"{call('run_resume', run_id=run.name, number=run.checkpoints)} reads the last. To go "
+            "on from this one, bring the run's memory back to what is shown here "
+            f"({tool('memory_restore')}, {tool('memory_delete')}"
+            f"{either(', through state_op if they are not listed', '')}), and make the next "
+            f"{either('run_checkpoint', 'checkpoint')}."
         )
     return lines
 
@@ -307,8 +314,8 @@ def _different(found: Resumed, now: datetime, session: str) -> list[str]:
             for key, version in found.memory_since[:10]
         ]
         newer += ["and more"] * (len(found.memory_since) > 10)
-        call = f"memory_get(run_id={quoted(run.name)})"
-        different.append(f"memory written since then: {', '.join(newer)}; {call} reads it")
+        reads = call("memory_get", run_id=run.name)
+        different.append(f"memory written since then: {', '.join(newer)}; {reads} reads it")
     if found.since is not None:
         different += _since_lines(found.since, checkpoint, now, session)
     return ["what differs now:", *(f"    {line}" for line in different or ["nothing"])]
@@ -320,12 +327,12 @@ def _since_lines(since: Since, checkpoint: Checkpoint, now: datetime, session: s
     if since.own:
         own = f"{MOST_COUNTED:,}+ events" if many else plural(since.own, "event")
         lines.append(f"{own} of this run since then{_writers(since.own_by, now, session)}")
-    call = f"history(since={checkpoint.seq})"
+    shows = call("history", since=checkpoint.seq)
     if since.others:
         count = f"{'at least ' if many else ''}{plural(since.others, 'other event')}"
-        lines.append(f"{count} since then{_writers(since.others_by, now, session)}: {call}")
+        lines.append(f"{count} since then{_writers(since.others_by, now, session)}: {shows}")
     elif many:
-        lines.append(f"no other event among the newest 200: {call}")
+        lines.append(f"no other event among the newest 200: {shows}")
     return lines
 
 
@@ -348,7 +355,7 @@ def _step_lines(found: Resumed, now: datetime) -> list[str]:
     )
     lines = [
         f"steps: {run.steps_done:,} done, {failed} failed, {still_open} open "
-        "(step_begin tells of each whether it is done)"
+        f"({tool('step_begin')} tells of each whether it is done)"
     ]
     attempts = dict(found.left_open)
     for step in found.troubled:
@@ -391,8 +398,8 @@ def _memory_lines(found: Resumed, now: datetime, room: int) -> list[str]:
     if short:
         kept, left = fitted(short, max(_SHORT, room - _size(lines)) - 120)
         more = f" and {left:,} more" if left else ""
-        call = f"memory_get(run_id={quoted(run.name)}, key=…, version=…)"
-        lines.append(f"    not shown here: {' '.join(kept).removesuffix(',')}{more}: {call}")
+        reads = call("memory_get", run_id=run.name, key=..., version=...)
+        lines.append(f"    not shown here: {' '.join(kept).removesuffix(',')}{more}: {reads}")
     return lines
 
 
@@ -444,10 +451,8 @@ def step_begun(answer: StepBegun, now: datetime, room: int = ROOM) -> str:
     lines += _warning(step)
     if step.attempts > 1 and step.result:
         lines.append(f"the last outcome: {one_line(step.result, 400)}")
-    lines.append(
-        f"then step_end(run_id={quoted(answer.run)}, step={quoted(step.name)}, ok=…, result=…, "
-        "tokens_in=…, tokens_out=…)"
-    )
+    at_end: dict[str, Value] = dict.fromkeys(("ok", "result", "tokens_in", "tokens_out"), ...)
+    lines.append(f"then {call('step_end', run_id=answer.run, step=step.name, **at_end)}")
     return "\n".join(lines)
 
 
@@ -467,8 +472,8 @@ def step_ended(ended: StepEnded, now: datetime) -> str:
         f"{word}: step {name(step.name)} of {name(run.name)} {outcome}, attempt {attempt.number}"
     ]
     if attempt.ok and step.status != "done":
-        call = f"step_begin(run_id={quoted(run.name)}, step={quoted(step.name)})"
-        lines[0] += f"; it was reset since, and is not done: {call} asks for another attempt"
+        asks = call("step_begin", run_id=run.name, step=step.name)
+        lines[0] += f"; it was reset since, and is not done: {asks} asks for another attempt"
     lines += _warning(step)
     lines.append(
         f"run: {run.steps_done:,} of {plural(run.steps, 'step')} done; spent: {spend_words(run)}"
@@ -545,7 +550,8 @@ def run_in_orient(one: OpenRun, now: datetime) -> list[str]:
         words.append(f"begun {ago(run.created_at, now)}, no checkpoint yet")
     if one.moved:
         words.append("HEAD has moved since")
-    lines = [f"{name(run.name)} {', '.join(words)}   -> run_resume(run_id={quoted(run.name)})"]
+    resume = call("run_resume", run_id=run.name)
+    lines = [f"{name(run.name)} {', '.join(words)}   -> {resume}"]
     lines += [f"    {line}" for line in _budget_lines(run)]
     if run.next_action:
         lines.append(f"    next: {one_line(run.next_action)}")

@@ -6,6 +6,7 @@ import re
 import secrets
 from datetime import UTC, datetime, timedelta
 
+from mcp_state import calls
 from mcp_state.errors import BadArgument
 
 _DURATION = re.compile(r"([1-9][0-9]{0,8})\s*([smhd])")
@@ -45,7 +46,8 @@ def duration(text: str, argument: str) -> timedelta:
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None or (span := int(match[1]) * _UNITS[match[2]]) > LONGEST.total_seconds():
         raise BadArgument(
-            f"{argument} is {text[:40]!r}, which is not a duration from 1s to {LONGEST.days}d",
+            f"{calls.argument(argument)} is {text[:40]!r}, which is not a duration from 1s to "
+            f"{LONGEST.days}d",
             "Write 90s, 20m, 4h or 3d.",
         )
     return timedelta(seconds=span)

@@ -295,7 +295,7 @@ def test_a_lease_is_claimed_extended_released_and_broken(ok: Ok, refused: Refuse
 
     assert refused("thread", "claim", "fix").startswith("held: thread 'fix' is held by person")
     assert ok("thread", "claim", "fix", "--lease-token", token, "--lease", "2h").startswith(
-        f"lease_token={token} until "
+        f"--lease-token {token} until "
     )
     assert refused("thread", "release", "fix").startswith("held: ")
     assert ok("thread", "release", "fix", "--lease-token", token).startswith("released: fix [activ")
@@ -338,7 +338,7 @@ def test_the_journal_is_read_in_pages_and_by_kind_thread_and_actor(ok: Ok) -> No
     assert texts("--thread", "fix") == ["two"]
     assert texts("--actor", "codex") == ["three"]
     assert ok("journal", "-n", "1") == (
-        "1 entry, 2 older: before=4\n"
+        "1 entry, 2 older: --before 4\n"
         "4 codex just now\n"
         "    three\n"
         "[acme (from --project) · 1 thread · event 4]\n"
@@ -473,7 +473,9 @@ def test_orient_keeps_to_its_budget(ok: Ok, refused: Refused) -> None:
 
     assert len(ok("orient", "--max-tokens", "300")) <= 1201
     assert ok("orient").startswith("project acme (from --project) · agent person · ")
-    assert refused("orient", "--max-tokens", "3", code=2).startswith("bad_argument: max_tokens is")
+    assert refused("orient", "--max-tokens", "3", code=2).startswith(
+        "bad_argument: --max-tokens is"
+    )
 
 
 def test_projects_are_listed_renamed_and_merged(ok: Ok, refused: Refused) -> None:

@@ -54,7 +54,7 @@ def believed(ok: Ok) -> None:
 def test_a_fact_is_recorded_with_its_check_and_verified(ok: Ok) -> None:
     assert ok("facts", "record", "pr-830", "PR 830 is open", "--check", "gh pr view 830") == (
         "saved, provisional, version 1. Run its check, then "
-        'fact_verify(fact="pr-830", holds=…, evidence=…).\n'
+        "`mcp-state facts verify pr-830 --holds/--fails --evidence …`.\n"
         "check first: gh pr view 830\n"
         "    pr-830 · never checked, recorded just now (person); believed then: "
         '"PR 830 is open"\n' + SCOPE.format(1)
@@ -91,9 +91,9 @@ def test_a_fact_that_does_not_hold_takes_with_it_what_rests_on_it(ok: Ok, refuse
     assert refused("thread", "set", "import", "--status", "done", "--evidence", "x") == (
         "evidence_required: thread 'import' cannot be done: it relies on what does not hold: "
         "'friday' (stale; no check · believed: \"PR 830 goes in on Friday\"). "
-        'Check what it rests on (fact_list(trust="stale") shows that), record a reason that '
-        "stands and a check of its own (fact_record with because), or say with relies_on what "
-        'the work rests on now (clear=["relies_on"]: on nothing).'
+        "Check what it rests on (`mcp-state facts list --trust stale` shows that), record a reason "
+        "that stands and a check of its own (`mcp-state facts record` with --because), or say with "
+        "--relies-on what the work rests on now (--clear relies-on: on nothing)."
     )
 
 
@@ -130,7 +130,7 @@ def test_a_person_sees_why_a_fact_is_believed_and_what_would_fall_with_it(
     assert (trace["carries"], trace["threads"]) == ([], [["import", "active"]])
     assert refused("facts", "show", "pr-803") == (
         "not_found: no fact 'pr-803'; there is 'pr-830'. "
-        "fact_list shows them; fact_record makes one."
+        "`mcp-state facts list` shows them; `mcp-state facts record` makes one."
     )
 
 
@@ -276,11 +276,11 @@ def test_wrong_arguments_of_a_fact_are_told_and_record_nothing(ok: Ok, refused: 
     )
     assert refused(*record, "x", "--because", "none").startswith("not_found: no fact 'none'")
     assert refused(*record, "x", "--recheck-after", "soon", code=2).startswith(
-        "bad_argument: recheck_after is 'soon'"
+        "bad_argument: --recheck-after is 'soon'"
     )
     assert refused(*record, "x" * 5000).startswith("over_limit: ")
     assert ok("facts") == (
-        "No facts yet. fact_record(fact, statement, check) makes one.\n"
+        "No facts yet. `mcp-state facts record FACT STATEMENT --check …` makes one.\n"
         "[acme (from --project) · nothing stored yet]\n"
     )
 
@@ -371,7 +371,7 @@ def test_changing_the_objective_needs_a_reason_and_the_version_that_it_replaces(
     ok: Ok, refused: Refused
 ) -> None:
     assert refused("objective", "set", "--intent", "x", code=2) == (
-        "bad_argument: there is no objective yet. Say in objective what we are after."
+        "bad_argument: there is no objective yet. Say in OBJECTIVE what we are after."
     )
     ok("objective", "set", "Ship import v2")
 
@@ -479,7 +479,7 @@ def test_what_a_check_leads_to_is_named_if_the_check_says_more(
 
 def test_a_terminal_without_facts_is_told_how_to_make_one(shown: Shown) -> None:
     assert plain(shown("facts")) == [
-        "No facts yet. fact_record(fact, statement, check) makes one.",
+        "No facts yet. `mcp-state facts record FACT STATEMENT --check …` makes one.",
         "[acme (from --project) · nothing stored yet]",
     ]
 

@@ -137,16 +137,18 @@ def spent(ok: Ok, run: Run) -> None:
 def test_a_script_does_each_step_once(ok: Ok, refused: Refused, clock: FakeClock) -> None:
     begin = ("runs", "step", "begin", "nightly", "copy")
     assert refused(*begin) == (
-        "not_found: no run 'nightly'. run_list shows them; run_begin or run_checkpoint begins one."
+        "not_found: no run 'nightly'. `mcp-state runs list` shows them; `mcp-state runs begin` or "
+        "`mcp-state runs checkpoint` begins one."
     )
     assert ok("runs", "begin", "nightly", "Copy the archive", "--agent", "cron") == (
-        'begun: nightly, no budget. step_begin(run_id="nightly", step=…) before each step, '
-        "run_checkpoint now and then.\n"
+        "begun: nightly, no budget. `mcp-state runs step begin nightly STEP` before each step, "
+        "`mcp-state runs checkpoint` now and then.\n"
         "[acme (from --project) · 0 threads · event 1]\n"
     )
     assert ok(*begin, "--input", "/mail") == (
         "go: step copy of nightly, attempt 1\n"
-        'then step_end(run_id="nightly", step="copy", ok=…, result=…, tokens_in=…, tokens_out=…)\n'
+        "then `mcp-state runs step end nightly copy RESULT --ok/--failed --tokens-in … "
+        "--tokens-out …`\n"
         "[acme (from --project) · 0 threads · event 2]\n"
     )
     assert ok("runs", "step", "end", "nightly", "copy", "-", "--failed", stdin="no\nspace\n") == (
@@ -158,7 +160,8 @@ def test_a_script_does_each_step_once(ok: Ok, refused: Refused, clock: FakeClock
     assert ok(*begin, "--input", "/mail") == (
         "go: step copy of nightly, attempt 2\n"
         "the last outcome: no space\n"
-        'then step_end(run_id="nightly", step="copy", ok=…, result=…, tokens_in=…, tokens_out=…)\n'
+        "then `mcp-state runs step end nightly copy RESULT --ok/--failed --tokens-in … "
+        "--tokens-out …`\n"
         "[acme (from --project) · 0 threads · event 4]\n"
     )
     end = ("runs", "step", "end", "nightly", "copy", "42 files", "--ok", "--tokens-in", "1200")
@@ -243,7 +246,7 @@ def test_how_an_attempt_went_has_to_be_said(ok: Ok, refused: Refused) -> None:
     )
     assert refused(
         "runs", "step", "end", "nightly", "copy", "--ok", "--tokens-in", "-1", code=2
-    ) == ("bad_argument: tokens_in is -1. Give the number that the model reported.")
+    ) == ("bad_argument: --tokens-in is -1. Give the number that the model reported.")
 
 
 def test_a_step_that_gets_nowhere_is_refused_until_a_person_resets_it(
@@ -445,7 +448,8 @@ def test_a_person_sees_everything_that_a_run_did(ok: Ok, refused: Refused) -> No
     ]
     assert refused("runs", "show", "reindxe") == (
         "not_found: no run 'reindxe'; there is 'reindex'. "
-        "run_list shows them; run_begin or run_checkpoint begins one."
+        "`mcp-state runs list` shows them; `mcp-state runs begin` or `mcp-state runs checkpoint` "
+        "begins one."
     )
     assert refused("runs", "show", code=2) == (
         "bad_argument: missing argument 'RUN'. `mcp-state runs show --help` says what it takes."
@@ -467,7 +471,8 @@ def test_a_run_is_resumed_from_its_last_or_an_earlier_checkpoint(
     ok: Ok, refused: Refused, clock: FakeClock
 ) -> None:
     assert ok("runs", "resume") == (
-        "found: no. There is no unfinished run; run_begin or run_checkpoint begins one.\n"
+        "found: no. There is no unfinished run; `mcp-state runs begin` or `mcp-state runs "
+        "checkpoint` begins one.\n"
         "[acme (from --project) · nothing stored yet]\n"
     )
     ok("runs", "begin", "old", "An older one")
@@ -483,10 +488,10 @@ def test_a_run_is_resumed_from_its_last_or_an_earlier_checkpoint(
     assert ok("runs", "resume") == ok("runs", "resume", "reindex")
     assert ok("runs", "resume") == (
         "found: yes. reindex [open, 41 done, touched 9 h ago]  at 1 of 300\n"
-        '1 other run unfinished: run_list(status="open")\n'
+        "1 other run unfinished: `mcp-state runs list --status open`\n"
         "spent: 0 attempts, 9 h; resuming resets nothing\n"
-        'To go on: step_begin(run_id="reindex", step=…) before each step, run_checkpoint now and '
-        "then.\n"
+        "To go on: `mcp-state runs step begin reindex STEP` before each step, `mcp-state runs "
+        "checkpoint` now and then.\n"
         "checkpoint 2 of 2 (41 done), event 5, person 9 h ago; git then: (no directory is known "
         "for this call)\n"
         "next: go at 42\n"
@@ -525,7 +530,7 @@ def test_a_checkpoint_that_makes_no_sense_is_refused(ok: Ok, refused: Refused, p
         "version_conflict: run 'reindex' does not exist, so its last checkpoint is not 1. "
     )
     assert ok("runs") == (
-        "No runs yet. run_begin or run_checkpoint begins one.\n"
+        "No runs yet. `mcp-state runs begin` or `mcp-state runs checkpoint` begins one.\n"
         "[acme (from --project) · nothing stored yet]\n"
     )
     ok(*checkpoint, "x", "--expected-number", "0")
@@ -537,7 +542,7 @@ def test_a_checkpoint_that_makes_no_sense_is_refused(ok: Ok, refused: Refused, p
 def test_a_run_begins_once_and_with_a_goal(ok: Ok, refused: Refused) -> None:
     assert refused("runs", "begin", "reindex", code=2) == (
         "bad_argument: there is no run 'reindex', and a new run needs a goal. "
-        "Say in goal what it is to reach."
+        "Say in GOAL what it is to reach."
     )
     assert refused("runs", "begin", "", "Reindex", code=2) == (
         "bad_argument: RUN is empty. Give the run a name."
@@ -552,7 +557,7 @@ def test_a_run_begins_once_and_with_a_goal(ok: Ok, refused: Refused) -> None:
     there = ok("runs", "begin", "Reindex", "Another goal", "--attempts", "90").splitlines()
     assert there[:3] == [
         "there already: reindex [open, touched just now]  Reindex",
-        "these are not as you gave them, and stay as they are: goal, max_attempts",
+        "these are not as you gave them, and stay as they are: GOAL, --attempts",
         "spent: 0 of 9 attempts, 0 of 60 min, 0 of 5,000 tokens (0 in, 0 out)",
     ]
     assert json.loads(ok("runs", "begin", "reindex", "--json"))["existing"] is True
@@ -567,7 +572,7 @@ def test_a_run_ends_once_and_with_a_reason(ok: Ok, refused: Refused) -> None:
     )
     assert refused(*finish, "abandoned", code=2) == (
         "bad_argument: run 'reindex' is to be abandoned without a reason. "
-        "Say in reflection why, so that nobody tries it again."
+        "Say in --reflection why, so that nobody tries it again."
     )
     assert refused(*finish, "open", "--result", "x", code=2) == (
         "bad_argument: status is open, which is no end. End it completed, failed or abandoned."
@@ -763,9 +768,9 @@ def test_work_is_offered_and_taken_over_once(ok: Ok, refused: Refused, clock: Fa
 
     made = ok("handoff", "create", "-", "--to", "ann", stdin="run the tests,\nthen go on", **codex)
     assert made == (
-        "offered as h-1: 1 open thread, 1 unfinished run, 1 block of memory. The next agent calls "
-        'handoff_accept(key="h-1"), through state_op if it is not listed. For another machine: '
-        "`mcp-state export --handoff h-1 FILE`, there `mcp-state import FILE`.\n"
+        "offered as h-1: 1 open thread, 1 unfinished run, 1 block of memory. The next agent sees "
+        "it in its orient; in a shell, `mcp-state handoff accept h-1` takes it over. For another "
+        "machine: `mcp-state export --handoff h-1 FILE`, there `mcp-state import FILE`.\n"
         "run these checks before you rely on what is stored:\n"
         "    import: make test\n"
         "[acme (from --project) · 1 thread · event 5]\n"
@@ -779,7 +784,7 @@ def test_work_is_offered_and_taken_over_once(ok: Ok, refused: Refused, clock: Fa
         "note:\n"
         "    run the tests,\n"
         "    then go on\n"
-        "now held by you: import, lease_token=7 until 13:00 UTC\n"
+        "now held by you: import, --lease-token 7 until 13:00 UTC\n"
         "run these checks before you rely on what is stored:\n"
         "    import: make test\n"
         "project acme (from --project) · agent ann · "
@@ -788,7 +793,8 @@ def test_work_is_offered_and_taken_over_once(ok: Ok, refused: Refused, clock: Fa
     assert taken.count("[acme (from --project)") == 1
     assert refused("handoff", "accept", "h-1") == (
         "conflict: handoff h-1 was taken by ann just now. "
-        "Ask them, or look at what is free: thread_list, thread_claim without a thread."
+        "Ask them, or look at what is free: `mcp-state threads`, `mcp-state thread claim` "
+        "without a thread."
     )
 
 
@@ -806,7 +812,7 @@ def test_a_handoff_in_json_holds_what_the_text_holds(ok: Ok, refused: Refused) -
     assert refused("handoff", "create", code=2).startswith("bad_argument: missing argument 'NOTE'.")
     assert refused("handoff", "accept", "h-9") == (
         "not_found: no handoff 'h-9'; there is 'h-1'. "
-        "handoff_create makes one; orient shows the open ones."
+        "`mcp-state handoff create` makes one; `mcp-state orient` shows the open ones."
     )
 
 
@@ -819,7 +825,7 @@ def test_the_memory_of_a_run_is_its_own(ok: Ok, refused: Refused) -> None:
     ok("memory", "set", "plan", "the project's")
 
     assert ok("memory", *of_run) == (
-        "No blocks of run Reindex yet. memory_set(key, value, run_id) makes one.\n"
+        "No blocks of run Reindex yet. `mcp-state memory set KEY VALUE --run …` makes one.\n"
         "[acme (from --project) · 0 threads · event 2]\n"
     )
     assert ok("memory", "set", "plan", "one", "--ttl", "4h", *of_run).startswith(

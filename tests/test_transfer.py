@@ -616,8 +616,7 @@ def test_two_machines_two_umasks_and_one_file(tmp_path: Path) -> None:
     file.rename(theirs / "x.jsonl")
     expected = [
         "imported 2 events from acme into acme",
-        f"to take the work over: `mcp-state handoff accept {key}`; an agent calls "
-        f'handoff_accept(key="{key}")',
+        f"to take the work over: `mcp-state handoff accept {key}`; an agent sees it in its orient",
         "[acme (from the file) · 1 thread · event 3]",
     ]
     said, _ = run(theirs, "import", "x.jsonl", umask=0o000)

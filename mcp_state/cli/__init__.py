@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 import mcp_state
+from mcp_state.calls import spoken
 from mcp_state.cli.groups import Suggesting
 from mcp_state.cli.output import complain, silence
 from mcp_state.errors import BadArgument, StateError
@@ -73,23 +74,26 @@ class _Main(Suggesting):
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run, and say in one line what went wrong: exit 1 refused, 2 wrong arguments."""
+        with spoken("shell"):
+            raise SystemExit(self._exit_code(*args, **extra))
+
+    def _exit_code(self, *args: Any, **extra: Any) -> int:
         try:
-            code = super().main(*args, standalone_mode=False, **extra)
+            return super().main(*args, standalone_mode=False, **extra)
         except StateError as problem:
             complain(problem)
-            code = USAGE if isinstance(problem, BadArgument) else REFUSED
+            return USAGE if isinstance(problem, BadArgument) else REFUSED
         except click.UsageError as problem:
             complain(_as_ours(problem))
-            code = USAGE
+            return USAGE
         except click.Abort:
-            code = INTERRUPTED
+            return INTERRUPTED
         except OSError as problem:
             if problem.filename is not None or isinstance(problem, BrokenPipeError):
                 raise
             silence()
             complain(refused("standard output", problem))
-            code = REFUSED
-        raise SystemExit(code)
+            return REFUSED
 
 
 def _as_ours(problem: click.UsageError) -> BadArgument:

@@ -18,7 +18,7 @@ import click
 from mcp_state import render
 from mcp_state.api import State
 from mcp_state.cli.output import print_note, print_result, unread
-from mcp_state.errors import BadArgument, OverLimit, ProjectUnknown
+from mcp_state.errors import BadArgument, OverLimit
 from mcp_state.models import Actor, Totals
 from mcp_state.settings import Settings, store_path
 from mcp_state.store.database import Database
@@ -41,7 +41,6 @@ _OPTIONS: Mapping[str, Callable[[Command], Command]] = {
     "agent": click.option("--agent", default="", help="Name to act as. [env: MCP_STATE_AGENT]"),
     "json": click.option("--json", "as_json", is_flag=True, help="Answer in JSON, for programs."),
 }
-_CHOOSE = "Pass --project NAME (a new name begins a new project), or run it in a git repository."
 _LONGEST_INPUT = 4 << 20
 
 
@@ -185,7 +184,7 @@ def answer(
         async with opened(options, named=named) as state:
             if scoped and not writes and not state.caller.project:
                 known = await known_projects(state)
-                text = render.unknown_project(known, "--project NAME")
+                text = render.unknown_project(known)
                 return {"known": known}, text, state.totals
             result = await work(state)
             seen = Seen(state.database.clock.now(), state.totals, state.caller.actor.session)
@@ -207,11 +206,7 @@ async def known_projects(state: State) -> list[str]:
 
 @asynccontextmanager
 async def opened(options: Options, *, named: str = "") -> AsyncGenerator[State]:
-    """The state of the project that the command is for.
-
-    Raises:
-        ProjectUnknown: a write belongs to no project.
-    """
+    """The state of the project that the command is for."""
     settings = options.settings
     actor = Actor(settings.agent or "person", "mcp-state", settings.session)
     database = Database(
@@ -221,7 +216,5 @@ async def opened(options: Options, *, named: str = "") -> AsyncGenerator[State]:
     )
     try:
         yield State(database, Resolver(settings).caller(actor, named=named))
-    except ProjectUnknown as problem:
-        raise ProjectUnknown(problem.fact, _CHOOSE) from None
     finally:
         await database.aclose()

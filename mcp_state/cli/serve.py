@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import click
 
+from mcp_state.calls import spoken
 from mcp_state.cli.common import Options, store_options
 
 
@@ -46,7 +47,8 @@ def serve(
         trace=trace,
         allow_secrets=allow_secrets,
     )
-    asyncio.run(serve_stdio(create_server(settings)))
+    with spoken("tools"):
+        asyncio.run(serve_stdio(create_server(settings)))
 
 
 def _names(text: str) -> tuple[str, ...]:

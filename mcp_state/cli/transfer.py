@@ -11,11 +11,11 @@ from pathlib import Path
 import click
 
 from mcp_state import render
+from mcp_state.calls import call
 from mcp_state.cli.common import ON_PROJECT, Options, opened, store_options
 from mcp_state.cli.output import print_note, print_result, progress, silence
 from mcp_state.errors import ProjectUnknown, StateError
 from mcp_state.models import Exported, Imported, Totals
-from mcp_state.store.text import quoted
 
 _STREAM = Path("-")
 _CHOOSE = "Pass --project NAME, or run it in a git repository."
@@ -117,6 +117,6 @@ def _imported(imported: Imported) -> Iterator[str]:
     yield from (f"not imported: {told}" for told in imported.stayed)
     if imported.handoff:
         yield (
-            f"to take the work over: `mcp-state handoff accept {imported.handoff}`; an agent calls "
-            f"handoff_accept(key={quoted(imported.handoff)})"
+            f"to take the work over: {call('handoff_accept', key=imported.handoff)}; an agent sees "
+            "it in its orient"
         )

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mcp_state.calls import call, tool
 from mcp_state.errors import BadArgument, Expired, NotFound, OverLimit, SecretRefused
 from mcp_state.models import Blob, BlobPage
 from mcp_state.store import documents
@@ -323,7 +324,7 @@ def _found(tx: Reading, key: str) -> Blob:
         when = ago(from_text(row["expires_at"]), tx.at)
         raise Expired(
             f"blob {_named([row])} expired {when}, at {_time(row['expires_at'])}",
-            "The same text given to blob_put brings it back.",
+            f"The same text given to {tool('blob_put')} brings it back.",
         )
     return blob_of(row)
 
@@ -333,11 +334,12 @@ def _no_blob(tx: Reading, key: str) -> NotFound:
     newest = tx.all(_NEWEST, {"first": first, "end": end, "limit": _NEAR})
     fact = f"no blob {one_line(key, 60)!r}"
     if not newest:
-        return NotFound(f"{fact}; none is kept here", "blob_put keeps a text and tells its key.")
+        keeps = f"{tool('blob_put')} keeps a text and tells its key."
+        return NotFound(f"{fact}; none is kept here", keeps)
     return NotFound(
         f"{fact}; the newest are {_named(newest)}",
         f"A key is {_PREFIX} and {_DIGITS} hex digits, of which {_FEWEST_DIGITS} are enough; "
-        'search(query, kinds=["blob"]) finds it by its summary.',
+        f"{call('search', 'query', kinds=['blob'])} finds it by its summary.",
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from mcp_state.calls import argument, call
 from mcp_state.errors import BadArgument, Conflict
 from mcp_state.models import FALLEN, FactRecorded, Trust
 from mcp_state.store.fact_rows import FACT, believed, fact_of, stored_fact
@@ -84,7 +85,8 @@ def record_fact(
     if not statement and row is None:
         raise BadArgument(
             f"there is no fact {shown!r}, and a new one needs a statement",
-            "Say in statement what is believed, and in check how to see whether it holds.",
+            f"Say in {argument('statement', of='fact_record')} what is believed, and in "
+            f"{argument('check')} how to see whether it holds.",
         )
     fields: dict[str, Any] = {
         key: fact_text(tx, value, f"{key} of fact {shown!r}") for key, value in given.items()
@@ -172,7 +174,7 @@ def _amend(
     if is_new and len(reasons) >= _MOST_REASONS:
         raise BadArgument(
             f"fact {row['shown']!r} has {len(reasons)} reasons; at most {_MOST_REASONS}",
-            "Replace its statement (expected_version) to begin with new ones.",
+            f"Replace its statement ({argument('expected_version')}) to begin with new ones.",
         )
     fields |= _amended(tx.now, row, fields["check"] != row["check"], after, archival)
     columns = ("check", "source", "trust", "recheck_after", "recheck_at")
@@ -230,12 +232,12 @@ def _amended(
 
 
 def _says_otherwise(tx: Reading, row: Row) -> Conflict:
-    verify = f"fact_verify(fact={quoted(row['shown'])}, holds=false, evidence=…)"
+    verify = call("fact_verify", fact=row["shown"], holds=False, evidence=...)
     refute = "" if row["held"] == 0 else f"If that no longer holds, say so with {verify}. "
     return Conflict(
         f"fact {row['shown']!r} says something else already ({row['trust']}, recorded "
         f"{ago(from_text(row['stated_at']), tx.at)} by {one_line(row['stater_agent'], 40)}; "
         f"{believed(row)})",
-        f"{refute}To replace it, record again with expected_version={row['version']}; the old "
-        "statement stays in history.",
+        f"{refute}To replace it, record again with {argument('expected_version', row['version'])}; "
+        "the old statement stays in history.",
     )

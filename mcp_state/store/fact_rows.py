@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from mcp_state import lookups
+from mcp_state.calls import either, tool
 from mcp_state.errors import BadArgument, NotFound
 from mcp_state.lookups import Compared, Found
 from mcp_state.models import FALLEN, Actor, Fact, FactPage, Premise, Thread, Trust
@@ -92,7 +93,10 @@ def find_fact(tx: Reading, fact: str) -> Row:
         shown = {fold(row["shown"]): row["shown"] for row in some}
         near = [shown[one] for one in difflib.get_close_matches(name, list(shown), 3)]
         raise NotFound.named(
-            "fact", fact.strip(), near, "fact_list shows them; fact_record makes one."
+            "fact",
+            fact.strip(),
+            near,
+            f"{tool('fact_list')} shows them; {tool('fact_record')} makes one.",
         )
     return row
 
@@ -225,12 +229,15 @@ def text_of(row: Row) -> str:
 def list_facts(tx: Reading, trust: Trust | None, due: bool, limit: int, cursor: str) -> FactPage:
     """The page of facts that `Facts.list` describes."""
     if due and trust is Trust.TRUSTED:
+        both = either(
+            "trust is 'trusted' and due is true", "--trust is trusted, and --due is given"
+        )
         raise BadArgument(
-            "trust is 'trusted' and due is true, but what is due for a check is not trusted",
+            f"{both}, but what is due for a check is not trusted",
             "Leave one of them out.",
         )
     filters = f"{trust or 'all'}{'-due' if due else ''}"
-    page = page_of(tx, _groups(trust, due), filters, limit, cursor, "fact_list")
+    page = page_of(tx, _groups(trust, due), filters, limit, cursor, tool("fact_list"))
     facts = [fact_of(tx, row) for row in page.rows]
     counts = tx.totals().facts
     due_now = count_due(tx, page.asked)

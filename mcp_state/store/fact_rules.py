@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from mcp_state.calls import argument, call, tool
 from mcp_state.errors import BadArgument, VersionConflict
 from mcp_state.models import FALLEN, Status, Touched, Trust
 from mcp_state.store import documents
 from mcp_state.store.fact_rows import believed, find_fact, row_of, stored_fact, text_of
 from mcp_state.store.graphs import circle, path
-from mcp_state.store.text import fold, one_line, quoted, tidy_name
+from mcp_state.store.text import fold, one_line, tidy_name
 from mcp_state.store.transaction import Reading, Row, Writing
 from mcp_state.times import ago, from_text
 
@@ -77,7 +78,7 @@ def check_version(tx: Reading, shown: str, row: Row | None, expected: int | None
     raise VersionConflict(
         f"fact {shown!r} is at version {current}, not {expected} ({fact})",
         "Nothing was saved. See whether what you have to say is about what it says now, and say "
-        f"it again with expected_version={current}.",
+        f"it again with {argument('expected_version', current)}.",
     )
 
 
@@ -109,7 +110,8 @@ def wanted_reason(tx: Writing, shown: str, because: Sequence[str]) -> list[str]:
     name = fold(shown)
     if len(because) > tx.limits.items:
         raise BadArgument(
-            f"because names {len(because)} facts; a reason has at most {tx.limits.items}",
+            f"{argument('because')} names {len(because)} facts; a reason has at most "
+            f"{tx.limits.items}",
             "Derive a fact from some of them first.",
         )
     wanted: list[str] = []
@@ -120,7 +122,7 @@ def wanted_reason(tx: Writing, shown: str, because: Sequence[str]) -> list[str]:
         row = find_fact(tx, one)
         if row["trust"] in FALLEN:
             raise BadArgument(
-                f"because names {row['shown']!r}, which is {row['trust']} (since "
+                f"{argument('because')} names {row['shown']!r}, which is {row['trust']} (since "
                 f"{ago(from_text(row['trust_at']), tx.at)}), so that nothing can rest on it",
                 f"{way_out(row)} or give another reason.",
             )
@@ -139,12 +141,13 @@ def way_out(row: Row) -> str:
     if row["trust"] == Trust.STALE and row["recheck_at"] is None:
         own = "" if row["check"] else " and a check of its own"
         return (
-            'Check what it rests on (fact_list(trust="stale") shows that), record a reason that '
-            f"stands{own} (fact_record with because),"
+            f"Check what it rests on ({call('fact_list', trust='stale')} shows that), record a "
+            f"reason that stands{own} ({tool('fact_record')} with {argument('because')}),"
         )
     if not row["check"]:
-        return f"Give it a check with fact_record(fact={quoted(row['shown'])}, check=…) and run it,"
-    return f"Run its check ({one_line(row['check'])}) and tell fact_verify what it said,"
+        record = call("fact_record", fact=row["shown"], check=...)
+        return f"Give it a check with {record} and run it,"
+    return f"Run its check ({one_line(row['check'])}) and tell {tool('fact_verify')} what it said,"
 
 
 def _circle(names: Sequence[str]) -> BadArgument:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from mcp_state import lookups
+from mcp_state.calls import argument, call
 from mcp_state.errors import BadArgument, EvidenceRequired, VersionConflict
 from mcp_state.models import (
     FALLEN,
@@ -40,7 +41,7 @@ from mcp_state.store.fact_rules import (
 )
 from mcp_state.store.fact_traces import trace_of
 from mcp_state.store.noun import Noun, reads, writes
-from mcp_state.store.text import one_line, quoted
+from mcp_state.store.text import one_line
 from mcp_state.store.transaction import Reading, Row, Writing
 from mcp_state.times import to_text
 
@@ -304,7 +305,7 @@ def _check_seen(tx: Writing, row: Row) -> None:
             f"another session changed the {' and the '.join(other)} of fact {row['shown']!r} a "
             f"short time ago ({believed(row)})",
             "If it is this that you have checked, say it again with "
-            f"expected_version={row['version']}; nothing was saved.",
+            f"{argument('expected_version', row['version'])}; nothing was saved.",
         )
 
 
@@ -319,6 +320,6 @@ def _check_verifiable(row: Row, holds: bool, evidence: str) -> None:
     if holds and not row["check"]:
         raise EvidenceRequired(
             f"fact {shown!r} has no check, so none can have held",
-            f'Record one first: fact_record(fact={quoted(shown)}, check="…"), run it, and verify '
+            f"Record one first: {call('fact_record', fact=shown, check='…')}, run it, and verify "
             "again.",
         )

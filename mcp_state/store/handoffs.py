@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mcp_state.calls import tool
 from mcp_state.errors import BadArgument, Conflict, NotFound
 from mcp_state.models import (
     Actor,
@@ -156,7 +157,8 @@ def _taken(tx: Reading, row: Row) -> Conflict:
     when = ago(from_text(row["accepted_at"]), tx.at)
     return Conflict(
         f"handoff {row['key']} was taken by {one_line(row['taker_agent'], 40)} {when}",
-        "Ask them, or look at what is free: thread_list, thread_claim without a thread.",
+        f"Ask them, or look at what is free: {tool('thread_list')}, {tool('thread_claim')} without "
+        "a thread.",
     )
 
 
@@ -165,7 +167,10 @@ def _row(tx: Reading, key: str) -> Row:
     if row is None:
         known = [r["key"] for r in tx.all(_LAST, {"limit": 5})]
         raise NotFound.named(
-            "handoff", key.strip(), known, "handoff_create makes one; orient shows the open ones."
+            "handoff",
+            key.strip(),
+            known,
+            f"{tool('handoff_create')} makes one; {tool('orient')} shows the open ones.",
         )
     return row
 

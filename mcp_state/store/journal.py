@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from mcp_state.calls import argument, tool
 from mcp_state.errors import BadArgument, Conflict
 from mcp_state.models import JournalEntry, JournalPage
 from mcp_state.store import documents
@@ -93,7 +94,10 @@ class Journal(Noun):
                 return _again(tx, idempotency_key, digest, *first)
         if name and tx.one(_THREAD, {"thread": name}) is None:
             raise no_thread(
-                tx, thread, "Create it with thread_set, or leave thread out; nothing was saved."
+                tx,
+                thread,
+                f"Create it with {tool('thread_set')}, or leave {argument('thread')} out; nothing "
+                "was saved.",
             )
         seq, agent = tx.seq, tx.caller.actor.agent
         row = {"id": tx.clock.new_id("j-"), "kind": kind, "thread": name, "text": text}

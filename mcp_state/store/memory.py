@@ -7,13 +7,14 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mcp_state.calls import call, tool
 from mcp_state.errors import BadArgument, Conflict, Locked, NotFound, OverLimit, VersionConflict
 from mcp_state.models import Event, MemoryBlock, MemoryPage, MissingBlock
 from mcp_state.store import documents
 from mcp_state.store.events import event_with_version
 from mcp_state.store.noun import Noun, reads, writes
 from mcp_state.store.run_rows import find_run
-from mcp_state.store.text import clean, fold, one_line, quoted, tidy_name, within
+from mcp_state.store.text import clean, fold, one_line, tidy_name, within
 from mcp_state.store.transaction import Reading, Row, Writing, actor_of, event_of, time_of
 from mcp_state.times import ago, duration, from_text, to_text
 
@@ -87,8 +88,7 @@ class _Place:
         return f"block {self.key!r}{of}"
 
     def call(self) -> str:
-        run = f", run_id={quoted(self.run_shown)}" if self.run else ""
-        return f"memory_get(key={quoted(self.key)}{run})"
+        return call("memory_get", key=self.key, **({"run_id": self.run_shown} if self.run else {}))
 
     def unlock(self) -> str:
         """What a person runs to unlock it."""
@@ -161,7 +161,7 @@ class Memory(Noun):
         if not value:
             raise BadArgument(
                 f"value is empty, and {place} was left as it is",
-                "To remove a block, use memory_delete.",
+                f"To remove a block, use {tool('memory_delete')}.",
             )
         value = tx.text(value, str(place), tx.limits.block, SHORTEN)
         expires_at = to_text(tx.at + duration(ttl, "ttl")) if ttl else None
@@ -208,7 +208,8 @@ class Memory(Noun):
                 str(place),
                 len(value),
                 tx.limits.block,
-                "Nothing was added. Condense it with memory_set, or append to another key.",
+                f"Nothing was added. Condense it with {tool('memory_set')}, or append to another "
+                "key.",
             )
         tx.text(value, str(place), tx.limits.block, SHORTEN)  # a secret in two halves
         block = _store(tx, place, row, value, keep, "append")
@@ -365,8 +366,8 @@ def _at_version(tx: Reading, place: _Place, row: Row | None, version: int) -> Me
         fact = f"{place} has no version {version}; its last one is {row['version']}"
         if event is not None:
             fact = f"version {version} of {place} is its deletion and holds nothing"
-        subject = quoted(f"memory:{place.shown}")
-        raise NotFound(fact, f"history(subject={subject}) lists the versions.")
+        versions = call("history", subject=f"memory:{place.shown}")
+        raise NotFound(fact, f"{versions} lists the versions.")
     block = _block_in(tx, event, place.run_shown)
     return replace(block, expires_at=None, locked="", current=row["version"] == version)
 
@@ -462,4 +463,5 @@ def _page(tx: Reading, run: str, run_shown: str, limit: int) -> MemoryPage:
 def _no_block(tx: Reading, place: _Place) -> NotFound:
     keys = [block.key for block in _page(tx, place.run, place.run_shown, 30).blocks]
     kind = f"block of run {place.run_shown!r}" if place.run else "block"
-    return NotFound.named(kind, place.key, keys[:5], "memory_get without a key shows all blocks.")
+    shows = f"{tool('memory_get')} without a key shows all blocks."
+    return NotFound.named(kind, place.key, keys[:5], shows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mcp_state.calls import argument, either, tool
 from mcp_state.errors import BadArgument, VersionConflict
 from mcp_state.models import Objective
 from mcp_state.store.events import event_with_version
@@ -63,7 +64,10 @@ class Objectives(Noun):
         given = {"objective": objective, "intent": intent, "reason": reason}
         said = {k: tx.text(v.strip(), f"the {k}", _LONGEST, _SHORTEN) for k, v in given.items()}
         if row is None and not said["objective"]:
-            raise BadArgument("there is no objective yet", "Say in objective what we are after.")
+            raise BadArgument(
+                "there is no objective yet",
+                f"Say in {argument('objective', of='objective_set')} what we are after.",
+            )
         if row is not None:
             said |= {key: said[key] or row[key] for key in ("objective", "intent")}
             if (said["objective"], said["intent"]) == (row["objective"], row["intent"]):
@@ -82,7 +86,7 @@ def _check(row: Row | None, expected: int | None, tx: Reading) -> None:
     if expected is None or expected == current:
         return
     raise VersionConflict.of(
-        "the objective", expected, current, _by(row, tx), "orient", "objective_set"
+        "the objective", expected, current, _by(row, tx), tool("orient"), tool("objective_set")
     )
 
 
@@ -94,14 +98,15 @@ def _check_change(row: Row | None, expected: int | None, reason: str, tx: Readin
         raise BadArgument(
             f"the objective is {one_line(row['objective'], 200)!r} ({_by(row, tx)}); changing it "
             "or its intent needs a reason",
-            "Say in reason why, for those who worked towards the old one, and pass "
-            f"expected_version={row['version']}.",
+            f"Say in {argument('reason')} why, for those who worked towards the old one, and pass "
+            f"{argument('expected_version', row['version'])}.",
         )
     if expected is None:
         raise VersionConflict(
             f"the objective is at version {row['version']} ({_by(row, tx)}): "
             f"{one_line(row['objective'], 200)!r}, and this call does not say that it replaces it",
-            f"If it does, call again with expected_version={row['version']}.",
+            f"If it does, {either('call', 'say it')} again with "
+            f"{argument('expected_version', row['version'])}.",
         )
 
 

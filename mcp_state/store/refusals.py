@@ -6,6 +6,7 @@ import errno
 import os
 import sqlite3
 
+from mcp_state.calls import either
 from mcp_state.errors import DiskFull, StateError, StoreBusy, StoreDamaged, StoreReadonly
 
 
@@ -34,7 +35,7 @@ def refused_by_driver(path: str, problem: sqlite3.Error, waited: float) -> State
         return DiskFull(
             f"not saved: {path} could not be written ({problem}): no space, over a quota or a file "
             "size limit, or a failing disk",
-            "Free some space and call again; no restart.",
+            f"Free some space and {either('call again; no restart', 'run it again')}.",
         )
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         return StoreReadonly.at(path, str(problem))

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mcp_state.calls import tool
 from mcp_state.errors import NotFound
 from mcp_state.git import GitState
 from mcp_state.models import Actor, Attempt, Checkpoint, Run, RunStatus, Step
@@ -108,9 +109,8 @@ def no_run(tx: Reading, run: str) -> NotFound:
     rows = [row for status in RunStatus for row in tx.all(_NAMES, {"status": status})]
     shown = {fold(row["shown"]): row["shown"] for row in rows}
     near = [shown[name] for name in difflib.get_close_matches(fold(run), list(shown), 3)]
-    return NotFound.named(
-        "run", run.strip(), near, "run_list shows them; run_begin or run_checkpoint begins one."
-    )
+    begins = f"{tool('run_begin')} or {tool('run_checkpoint')} begins one"
+    return NotFound.named("run", run.strip(), near, f"{tool('run_list')} shows them; {begins}.")
 
 
 def newest_open(tx: Reading) -> Row | None:

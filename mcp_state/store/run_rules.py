@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from mcp_state.calls import argument, call, either, tool
 from mcp_state.errors import BadArgument, BudgetSpent, IllegalTransition, VersionConflict
 from mcp_state.models import RunStatus, Status
 from mcp_state.store import documents
@@ -21,7 +22,7 @@ from mcp_state.store.run_rows import (
     spent_budgets,
     text_of_run,
 )
-from mcp_state.store.text import one_line, quoted
+from mcp_state.store.text import one_line
 from mcp_state.store.thread_rows import THREAD
 from mcp_state.store.threads import move
 from mcp_state.store.transaction import Reading, Row, Writing
@@ -55,7 +56,11 @@ _STOPPED_TOO = """
 _FOR_A_BUDGET = "a person: the budget of "
 _MOST = 10**9
 SHORTEN = "Shorten it; nothing was saved."
-INTO_A_BLOB = "Keep what is long with blob_put and name its key here; nothing was saved."
+
+
+def into_a_blob() -> str:
+    """What to do with a text that is too long."""
+    return f"Keep what is long with {tool('blob_put')} and name its key here; nothing was saved."
 
 
 def enter(tx: Writing, run: str) -> None:
@@ -76,7 +81,7 @@ def open_run(tx: Writing, run: str) -> Row:
         raise IllegalTransition(
             f"run {row['shown']!r} is {row['status']}, ended "
             f"{ago(from_text(row['finished_at']), tx.at)}",
-            f"run_resume(run_id={quoted(row['shown'])}) returns its result; begin another run "
+            f"{call('run_resume', run_id=row['shown'])} returns its result; begin another run "
             "for further work.",
         )
     return row
@@ -153,8 +158,9 @@ def stop(tx: Writing, row: Row, spent: Sequence[str]) -> BudgetSpent:
     refusal = BudgetSpent(
         f"stop: run {shown!r} has spent its budget of {budgets} ({spend_words(run_of(tx, row))}"
         f"{f'; most of it for {most}' if most else ''}){block(tx, row)}",
-        "Write a run_checkpoint and offer the work with handoff_create (through state_op if it is "
-        "not listed). Only a person can raise it: "
+        f"Write a {either('run_checkpoint', 'checkpoint')} and offer the work with "
+        f"{tool('handoff_create')}{either(' (through state_op if it is not listed)', '')}. Only a "
+        "person can raise it: "
         f"`mcp-state runs raise {shlex.quote(shown)} {options} --reason WHY`.",
     )
     if tx.changed:
@@ -245,13 +251,14 @@ def check_number(tx: Reading, shown: str, row: Row | None, expected: int | None)
     if row is None:
         raise VersionConflict(
             f"run {shown!r} does not exist, so its last checkpoint is not {expected}",
-            "Use expected_number=0 to begin it, or leave expected_number out.",
+            f"Use {argument('expected_number', 0)} to begin it, or leave "
+            f"{argument('expected_number')} out.",
         )
     by = ""
     if (last := checkpoint_row(tx, row["name"], number)) is not None:
         by = f" (by {one_line(last['agent'], 40)} {ago(from_text(last['at']), tx.at)})"
     raise VersionConflict(
         f"the last checkpoint of run {shown!r} is {number or 'none yet'}{by}, not {expected}",
-        f"Read it with run_resume(run_id={quoted(shown)}), then make yours again with "
-        f"expected_number={number}.",
+        f"Read it with {call('run_resume', run_id=shown)}, then make yours again with "
+        f"{argument('expected_number', number)}.",
     )

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from mcp_state import git
+from mcp_state.calls import argument, call
 from mcp_state.errors import (
     BadArgument,
     Conflict,
@@ -50,7 +51,6 @@ from mcp_state.store.run_rows import (
     spent_budgets,
 )
 from mcp_state.store.run_rules import (
-    INTO_A_BLOB,
     SHORTEN,
     block,
     change,
@@ -60,13 +60,14 @@ from mcp_state.store.run_rules import (
     check_state,
     enter,
     index,
+    into_a_blob,
     join,
     open_run,
     settle,
     touch,
     unblock,
 )
-from mcp_state.store.text import fold, one_line, quoted, within
+from mcp_state.store.text import fold, one_line, within
 from mcp_state.store.thread_rows import find_row
 from mcp_state.store.transaction import Reading, Row, Writing, actor_of
 from mcp_state.times import from_text
@@ -130,7 +131,10 @@ class Runs(Noun):
             return run_of(tx, join(tx, row), existing=True)
         if not goal.strip():
             named = f"there is no run {shown!r}, and " if run.strip() else ""
-            raise BadArgument(f"{named}a new run needs a goal", "Say in goal what it is to reach.")
+            raise BadArgument(
+                f"{named}a new run needs a goal",
+                f"Say in {argument('goal', of='run_begin')} what it is to reach.",
+            )
         budget = {"attempts": max_attempts, "minutes": max_minutes, "tokens": max_tokens}
         return run_of(tx, _begin(tx, shown, goal, thread, expected_outcome, budget))
 
@@ -224,7 +228,7 @@ class Runs(Noun):
         if status is not RunStatus.COMPLETED and not (result.strip() or reflection.strip()):
             raise BadArgument(
                 f"run {shown!r} is to be {status} without a reason",
-                "Say in reflection why, so that nobody tries it again.",
+                f"Say in {argument('reflection')} why, so that nobody tries it again.",
             )
         why = said["result"] or said["reflection"]
         ended: dict[str, Any] = said | {"status": status.value, "finished_at": tx.now}
@@ -333,7 +337,7 @@ class Runs(Noun):
         check_state(state, *progress)
         row = run_row(tx, name)
         check_number(tx, shown, row, expected_number)
-        state = tx.text(state, "the state", tx.limits.entry, INTO_A_BLOB)
+        state = tx.text(state, "the state", tx.limits.entry, into_a_blob())
         next_action = tx.text(next_action, "next_action", tx.limits.text, SHORTEN)
         if row is None:
             row = _begin(tx, shown, one_line(state, 200), thread, "", {})
@@ -373,7 +377,7 @@ class Runs(Noun):
             there = f"it has 1 to {last}" if last else "it has none yet"
             raise NotFound(
                 f"run {shown!r} has no checkpoint {number}; {there}",
-                f"run_resume(run_id={quoted(shown)}) tells where it stands.",
+                f"{call('run_resume', run_id=shown)} tells where it stands.",
             )
         checkpoint = None if kept is None else checkpoint_of(kept)
         event = tx.totals().event if checkpoint is None else checkpoint.seq

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from mcp_state.calls import tool
 from mcp_state.errors import BadArgument
 from mcp_state.models import SearchHit, SearchPage
 from mcp_state.store.documents import KINDS, indexed, range_of, run_mark, short_forms
@@ -148,7 +149,8 @@ def _offset(cursor: str) -> int:
         return 0
     if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 6:
         raise BadArgument(
-            f"cursor {cursor[:40]!r} is none that search gave", "Leave it out to begin at the top."
+            f"cursor {cursor[:40]!r} is none that {tool('search')} gave",
+            "Leave it out to begin at the top.",
         )
     return int(cursor)
 

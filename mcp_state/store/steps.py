@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 from typing import TypeGuard
 
+from mcp_state.calls import argument, call
 from mcp_state.errors import (
     BadArgument,
     Conflict,
@@ -31,8 +32,8 @@ from mcp_state.store.run_rows import (
     step_of,
     step_row,
 )
-from mcp_state.store.run_rules import INTO_A_BLOB, SHORTEN, open_run, settle, stop, touch
-from mcp_state.store.text import clean, fold, one_line, quoted, tidy_name, within
+from mcp_state.store.run_rules import SHORTEN, into_a_blob, open_run, settle, stop, touch
+from mcp_state.store.text import clean, fold, one_line, tidy_name, within
 from mcp_state.store.transaction import Reading, Row, Writing
 from mcp_state.times import ago, from_text
 
@@ -137,16 +138,18 @@ class Steps(Noun):
         """
         for name, count in (("tokens_in", tokens_in), ("tokens_out", tokens_out)):
             if not 0 <= count <= _MOST_TOKENS:
-                raise BadArgument(f"{name} is {count}", "Give the number that the model reported.")
+                raise BadArgument(
+                    f"{argument(name)} is {count}", "Give the number that the model reported."
+                )
         found = find_run(tx, run)
         at, row = _enter(tx, found, step)
         if row is None:
             raise NotFound(
                 f"step {step.strip()!r} of run {found['shown']!r} was never begun",
-                f"Ask first: step_begin(run_id={quoted(found['shown'])}, step={quoted(step)}).",
+                f"Ask first: {call('step_begin', run_id=found['shown'], step=step)}.",
             )
         result = tx.text(
-            result, f"the result of step {row['shown']!r}", tx.limits.entry, INTO_A_BLOB
+            result, f"the result of step {row['shown']!r}", tx.limits.entry, into_a_blob()
         )
         number, ended = _ending(tx, row, at, ok, result)
         if ended is not None:
@@ -209,7 +212,7 @@ class Steps(Noun):
                 "done in it",
                 "Begin another run for further work.",
             )
-        input = tx.text(input, f"the input of step {shown!r}", tx.limits.entry, INTO_A_BLOB)
+        input = tx.text(input, f"the input of step {shown!r}", tx.limits.entry, into_a_blob())
         if spent := spent_budgets(tx, found):
             return stop(tx, found, spent)
         if row is not None and row["streak"] >= REFUSE_AT and row["input"] == input:
@@ -294,9 +297,8 @@ def _other_outcome(tx: Reading, row: Row, last: Row) -> Conflict:
         )
     return Conflict(
         f"no attempt of {what} is open; the last one, {last['number']}, ended {when} with "
-        f"ok={str(bool(last['ok'])).lower()} and {stored!r}",
-        f"Ask for another: step_begin(run_id={quoted(row['run_shown'])}, "
-        f"step={quoted(row['shown'])}).",
+        f"{argument('ok', bool(last['ok']), of='step_end')} and {stored!r}",
+        f"Ask for another: {call('step_begin', run_id=row['run_shown'], step=row['shown'])}.",
     )
 
 
@@ -311,7 +313,8 @@ def _refuse(tx: Writing, row: Row, at: dict[str, str]) -> NoProgress:
         f"stop: step {row['shown']!r} of run {row['run_shown']!r} had the same outcome "
         f"{row['streak']} times in a row for this input: {one_line(row['result'], 400)!r}",
         "Change the approach: give another input or another step, or note why it is a dead end: "
-        f'journal_append(kind="dead_end"). A person can reset it: `{_reset_command(row)}`.',
+        f"{call('journal_append', kind='dead_end')}. A person can reset it: "
+        f"`{_reset_command(row)}`.",
     )
     if row["stopped"]:
         raise refusal

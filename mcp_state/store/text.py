@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from mcp_state.calls import quoted as quoted
 from mcp_state.errors import BadArgument
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -75,11 +76,6 @@ def one_line(text: str, limit: int = 160) -> str:
 def in_order(text: str) -> str:
     """A text that cannot make what stands beside it read in another order."""
     return text if text.isascii() else text.translate(_REORDERING)
-
-
-def quoted(text: str) -> str:
-    """A name as an argument of a call that an answer proposes."""
-    return '"' + " ".join(text.splitlines()).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 # Shapes that the issuers themselves document; each needs more than a word of prose to match.

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mcp_state.calls import call, tool
 from mcp_state.errors import NotFound
 from mcp_state.lookups import Found
 from mcp_state.models import OPEN, Actor, Criterion, Lease, Place, Status, Thread, ThreadPage
 from mcp_state.store.fact_rows import RELIED, premise_with_found, relied_on
 from mcp_state.store.paging import ASKED, FAR, Group, page_of
-from mcp_state.store.text import fold, quoted, tidy_name
+from mcp_state.store.text import fold, tidy_name
 from mcp_state.store.transaction import Reading, Row, actor_of, time_of
 from mcp_state.times import from_text
 
@@ -89,7 +90,8 @@ def find_row(tx: Reading, thread: str) -> Row:
     name = fold(tidy_name(thread, "thread"))
     row = tx.one(THREAD, {"name": name})
     if row is None:
-        raise no_thread(tx, thread, "thread_list shows the open ones; thread_set creates one.")
+        shows, sets = tool("thread_list"), tool("thread_set")
+        raise no_thread(tx, thread, f"{shows} shows the open ones; {sets} creates one.")
     return row
 
 
@@ -172,11 +174,11 @@ def find_criterion(tx: Reading, shown: str, name: str, criterion: str) -> Criter
     if not found:
         raise NotFound(
             f"thread {shown!r} has no criteria",
-            f'Add them with thread_set(thread={quoted(shown)}, criteria=["…"]).',
+            f"Add them with {call('thread_set', thread=shown, criteria=['…'])}.",
         )
     raise NotFound(
         f"thread {shown!r} has no criterion {wanted[:80]!r}; it has 1 to {len(found)}",
-        f"thread_get(thread={quoted(shown)}) shows them; name one by its number.",
+        f"{call('thread_get', thread=shown)} shows them; name one by its number.",
     )
 
 
@@ -230,7 +232,7 @@ def list_threads(
 ) -> ThreadPage:
     """The page of threads that `Threads.list` describes."""
     filters = f"{status or 'open'}{'-due' if due else ''}"
-    page = page_of(tx, _groups(status, due), filters, limit, cursor, "thread_list")
+    page = page_of(tx, _groups(status, due), filters, limit, cursor, tool("thread_list"))
     threads = [thread_of(tx, row) for row in page.rows]
     if due:
         found = [n for s, n in count_due(tx, page.asked).items() if status in (None, s)]

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypedDict
 
+from mcp_state.calls import argument, call, either, tool
 from mcp_state.errors import (
     BadArgument,
     EvidenceRequired,
@@ -21,7 +22,7 @@ from mcp_state.store.events import last_events_of
 from mcp_state.store.fact_rows import believed, find_fact, stored_fact
 from mcp_state.store.fact_rules import way_out
 from mcp_state.store.graphs import circle, path
-from mcp_state.store.text import fold, one_line, quoted, several, tidy_name
+from mcp_state.store.text import fold, one_line, several, tidy_name
 from mcp_state.store.thread_rows import (
     COLUMNS,
     CRITERIA,
@@ -114,8 +115,8 @@ def check_version(tx: Reading, shown: str, row: Row | None, expected: int | None
         expected,
         current,
         by,
-        f"thread_get(thread={quoted(shown)})",
-        "thread_set",
+        call("thread_get", thread=shown),
+        tool("thread_set"),
     )
 
 
@@ -126,8 +127,8 @@ def check_lease(tx: Reading, row: Row, token: int | None) -> None:
         now = f"{one_line(held.holder.agent, 40)} holds it now" if held else "nobody holds it now"
         raise LeaseLost(
             f"lease token {token} of thread {shown!r} is not the current one; {now}",
-            f"Nothing was changed. Read it with thread_get(thread={quoted(shown)}) before you go on"
-            + ("." if held else "; thread_claim gives a new token."),
+            f"Nothing was changed. Read it with {call('thread_get', thread=shown)} before you go on"
+            + ("." if held else f"; {tool('thread_claim')} gives a new token."),
         )
     if held is not None and not token:
         raise held_by(tx, shown, row["name"], held)
@@ -145,8 +146,8 @@ def held_by(tx: Reading, shown: str, name: str, lease: Lease) -> Held:
     return Held(
         f"thread {shown!r} is held by {holder} until {until(lease.until, tx.at)} "
         f"({left} more){last}",
-        "Take another thread (thread_claim without a thread), or pass the lease_token if it is "
-        "yours.",
+        f"Take another thread ({tool('thread_claim')} without a thread), or pass the "
+        f"{argument('lease_token')} if it is yours.",
     )
 
 
@@ -193,11 +194,15 @@ def _given(tx: Writing, shown: str, row: Row | None, changes: Changes) -> dict[s
         fields |= {column: row[column] for column in COLUMNS}
     for cleared in changes.get("clear", ()):
         if cleared not in CLEARABLE:
+            known = ", ".join(CLEARABLE)
             raise BadArgument(
-                f"{cleared[:40]!r} cannot be cleared", f"clear takes {', '.join(CLEARABLE)}."
+                f"{cleared[:40]!r} cannot be cleared",
+                f"{argument('clear')} takes {either(known, known.replace('_', '-'))}.",
             )
         if changes.get(cleared):
-            raise BadArgument(f"{cleared} is both given and to be cleared", "Do one of the two.")
+            raise BadArgument(
+                f"{argument(cleared)} is both given and to be cleared", "Do one of the two."
+            )
         fields[cleared] = "[]" if cleared == "places" else ""
     for column in TEXTS:
         value: str | None = changes.get(column)
@@ -244,13 +249,13 @@ def _check_move(shown: str, old: Status, new: Status, changes: Changes) -> None:
 
 def reopening(shown: str) -> str:
     """The call that reopens a thread."""
-    return f'thread_set(thread={quoted(shown)}, status="active", note="why").'
+    return f"{call('thread_set', thread=shown, status='active', note='why')}."
 
 
 def _belongs(field: str, shown: str, status: Status) -> BadArgument:
     return BadArgument(
-        f"{field} belongs to watching or blocked, and thread {shown!r} would be {status}",
-        f"Leave {field} out, or set status to watching or blocked.",
+        f"{argument(field)} belongs to watching or blocked, and thread {shown!r} would be {status}",
+        f"Leave {argument(field)} out, or set status to watching or blocked.",
     )
 
 
@@ -264,8 +269,9 @@ def _check_needs_of_status(
 ) -> None:
     if new is Status.BLOCKED and not fields["waiting_on"]:
         raise BadArgument(
-            f"thread {shown!r} is to be blocked, but waiting_on does not say on whom or what",
-            "Give waiting_on; use watching if there is nothing to wait for.",
+            f"thread {shown!r} is to be blocked, but {argument('waiting_on')} does not say on whom "
+            "or what",
+            f"Give {argument('waiting_on')}; use watching if there is nothing to wait for.",
         )
     moved = row is None or row["status"] != new
     if new is Status.DROPPED and not (changes.get("note") if moved else fields["note"]):
@@ -286,7 +292,7 @@ def _check_needs_of_status(
     if added and moved:
         raise EvidenceRequired(
             f"thread {shown!r} cannot be done: its new criteria were not checked",
-            "Add the criteria first, mark them with thread_check, then set done.",
+            f"Add the criteria first, mark them with {tool('thread_check')}, then set done.",
         )
     if moved or changes.get("relies_on"):
         _check_facts(tx, shown, row, changes)
@@ -295,7 +301,7 @@ def _check_needs_of_status(
         raise EvidenceRequired(
             f"{len(failing)} of {len(criteria)} criteria of thread {shown!r} do not pass: "
             f"{', '.join(failing[:5])}{more}",
-            "Mark each with thread_check when it holds.",
+            f"Mark each with {tool('thread_check')} when it holds.",
         )
 
 
@@ -306,13 +312,14 @@ def _check_facts(tx: Writing, shown: str, row: Row | None, changes: Changes) -> 
     facts = [stored_fact(tx, name) for name in sorted(there if given is None else given)]
     fallen = [fact for fact in facts if _does_not_hold(fact)]
     if fallen:
+        nothing = either('clear=["relies_on"]', "--clear relies-on")
         named = [f"{one_line(f['shown'], 60)!r} ({_state(f)}; {believed(f)})" for f in fallen[:3]]
         more = f" and {len(fallen) - 3} more" if len(fallen) > 3 else ""
         raise EvidenceRequired(
             f"thread {shown!r} cannot be done: it relies on what does not hold: "
             f"{', '.join(named)}{more}",
-            f"{way_out(fallen[0])} or say with relies_on what the work rests on now "
-            '(clear=["relies_on"]: on nothing).',
+            f"{way_out(fallen[0])} or say with {argument('relies_on')} what the work rests on now "
+            f"({nothing}: on nothing).",
         )
 
 
@@ -348,9 +355,9 @@ def _given_facts(tx: Writing, shown: str, changes: Changes) -> set[str] | None:
     given = several(changes.get("relies_on"))
     if len(given) > tx.limits.items:
         raise BadArgument(
-            f"relies_on names {len(given)} facts; thread {shown!r} can rely on at most "
-            f"{tx.limits.items}",
-            "Derive a fact from some of them, with because, and rely on that.",
+            f"{argument('relies_on')} names {len(given)} facts; thread {shown!r} can rely on at "
+            f"most {tx.limits.items}",
+            f"Derive a fact from some of them, with {argument('because')}, and rely on that.",
         )
     return {find_fact(tx, one)["name"] for one in given}
 

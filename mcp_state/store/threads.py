@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Unpack
 
+from mcp_state.calls import argument
 from mcp_state.errors import BadArgument, IllegalTransition, LeaseLost
 from mcp_state.models import (
     OPEN,
@@ -238,7 +239,7 @@ class Threads(Noun):
         elif lease_token:
             raise LeaseLost(
                 f"thread {shown!r} does not exist, so nobody holds it",
-                "Check the name, or create it without a lease_token.",
+                f"Check the name, or create it without a {argument('lease_token')}.",
             )
         fields = merged(tx, shown, row, changes)
         fields |= {"name": name, "shown": shown}
@@ -292,7 +293,9 @@ class Threads(Noun):
         length = duration(lease, "lease")
         if not thread:
             if lease_token:
-                raise BadArgument("lease_token came without a thread", "Name the thread to extend.")
+                raise BadArgument(
+                    f"{argument('lease_token')} came without a thread", "Name the thread to extend."
+                )
             row = tx.one(_BEST)
             if row is None:
                 counts = tx.one(_UNCLAIMABLE)

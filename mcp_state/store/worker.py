@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -35,7 +36,8 @@ class Worker:
         """
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "mcp-state")
-        done = asyncio.wrap_future(self._thread.submit(function, *args))
+        context = contextvars.copy_context()
+        done = asyncio.wrap_future(self._thread.submit(context.run, function, *args))
         cancelled: asyncio.CancelledError | None = None
         with shielded():  # against anyio's cancellation; the loop: asyncio's
             while not done.done():
