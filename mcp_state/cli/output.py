@@ -16,9 +16,11 @@ from mcp_state import render
 from mcp_state.errors import StateError
 from mcp_state.models import Packet, Totals
 from mcp_state.plain import plain
-from mcp_state.store.text import clean
+from mcp_state.store.text import clean, in_order
 
-_NOT_PRINTED = re.compile("[\x7f-\x9f\u2028\u2029]")  # legal in JSON, but terminals obey some
+_NOT_PRINTED = re.compile(
+    "[\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
+)  # legal in JSON, but terminals obey some
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -40,19 +42,25 @@ def print_result(result: Any, text: str, *, as_json: bool, totals: Totals | None
 
 
 def safe(text: str) -> str:
-    """A text without the characters that move the cursor, change colours or worse."""
-    return _CONTROL.sub("\ufffd", text.replace("\r\n", "\n"))
+    """A text without the characters that move the cursor, change colours or the order."""
+    return in_order(_CONTROL.sub("\ufffd", text.replace("\r\n", "\n")))
 
 
 def print_text(text: str) -> None:
     """Print a text: to a pipe as it is."""
-    click.echo(safe(text) if sys.stdout.isatty() else clean(text)[0])
+    if sys.stdout.isatty():
+        from mcp_state.cli import terminal
+
+        terminal.show_text(text)
+    else:
+        click.echo(clean(text)[0])
 
 
 def print_json(value: Any, indent: int | None = 2) -> None:
     """One JSON value."""
     text = json.dumps(plain(value), ensure_ascii=False, indent=indent)
-    print_text(_NOT_PRINTED.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+    text = _NOT_PRINTED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    click.echo(clean(text)[0])
 
 
 def print_note(text: str) -> None:
@@ -62,7 +70,13 @@ def print_note(text: str) -> None:
 
 def complain(problem: StateError) -> None:
     """Say in one line of stderr what was refused."""
-    click.echo(safe(clean(f"error: {problem}")[0]), err=True)
+    text = safe(clean(f"error: {problem}")[0])
+    if sys.stderr.isatty():
+        from mcp_state.cli import terminal
+
+        terminal.show_text(text, err=True)
+    else:
+        click.echo(text, err=True)
 
 
 @contextmanager

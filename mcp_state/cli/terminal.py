@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Generator, Sequence
+import shutil
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, cast
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -58,11 +60,14 @@ _TRUST_COLOURS = {
 }
 _STEP_COLOURS = {"open": "cyan", "failed": "yellow", "done": "dim"}
 _DUE = _STOPPED = "bold red"
+_STATUSES = _COLOURS | _RUN_COLOURS | _TRUST_COLOURS
 _HIGHLIGHTS = (
-    *(
-        (re.compile(rf"\[{status}\b[^\]\n]*\]"), colour)
-        for status, colour in (_COLOURS | _RUN_COLOURS | _TRUST_COLOURS).items()
-    ),
+    (re.compile(rf"^ *[^\s\[][^\[\n]*(?= \[(?:{'|'.join(_STATUSES)})\b)", re.MULTILINE), "bold"),
+    (re.compile(r"^[A-Z]{2,}(?: [A-Z]{2,})*\b", re.MULTILINE), "bold"),
+    (re.compile(r"^\d+ \S.* (?:ago|just now)(?: \[[^\]\n]*\])?$", re.MULTILINE), "dim"),
+    (re.compile(r" · version \d+ .*$", re.MULTILINE), "dim"),
+    (re.compile(r"`mcp-state [^`\n]+`"), "cyan"),
+    *((re.compile(rf"\[{status}\b[^\]\n]*\]"), colour) for status, colour in _STATUSES.items()),
     (re.compile(r"\bdue \d+ \w+ ago\b"), _DUE),
     (re.compile(r"\bbudget of \w+ (?:is )?spent\b"), _STOPPED),
     (
@@ -76,22 +81,76 @@ _HIGHLIGHTS = (
         _DUE,
     ),
     (re.compile(r"^NOTE:", re.MULTILINE), "yellow"),
+    (re.compile(r"^error:"), "bold red"),
     (re.compile(r"^ok\b", re.MULTILINE), "green"),
     (re.compile(r"^warning\b", re.MULTILINE), "yellow"),
     (re.compile(r"^damage\b", re.MULTILINE), "bold red"),
 )
+_LABEL = re.compile(r"\S+ {2,}(?=\S)")
+_FOR_TABLES = 85
+"""Columns: below it a table is narrower than its text, which is then shown as it is in a pipe."""
 
 
 def show(result: Any, text: str, scope: str) -> None:
     """Print a result within the width of the terminal; stored text can't command it."""
-    console = Console(highlight=False, markup=False, emoji=False)
-    console.print(_drawn(result, text, Clock().now()))
+    console = _console()
+    drawn = _drawn(result, text, Clock().now()) if console.width >= _FOR_TABLES else None
+    _print(console, drawn or _Lines(_highlighted(text)))
     if scope:
-        console.print(Text(safe(scope), style="dim"))
+        _print(console, _Lines(Text(safe(scope), style="dim")))
 
 
-def _drawn(result: Any, text: str, now: datetime) -> RenderableType:
-    head = Text(safe(text.partition("\n")[0]))
+def show_text(text: str, *, err: bool = False) -> None:
+    """Print a text within the width of the terminal."""
+    _print(_console(err=err), _Lines(_highlighted(text)))
+
+
+def _console(*, err: bool = False) -> Console:
+    width = shutil.get_terminal_size().columns
+    no_color = os.environ.get("CLICOLOR") == "0" or None
+    return Console(
+        stderr=err, width=width, no_color=no_color, highlight=False, markup=False, emoji=False
+    )
+
+
+def _print(console: Console, drawn: RenderableType) -> None:
+    """Print it without the spaces that fill up its lines."""
+    with console.capture() as captured:
+        console.print(drawn)
+    console.file.write(re.sub(r" +$", "", captured.get(), flags=re.MULTILINE))
+    console.file.flush()
+
+
+class _Lines:
+    """Text whose lines go on, where they have to be broken, below their own beginning."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in self._text.split("\n", allow_blank=True):
+            yield from self._broken(console, line, options.max_width)
+
+    def _broken(self, console: Console, line: Text, width: int) -> Iterator[Text]:
+        line.expand_tabs(4)
+        if line.cell_len <= width:
+            yield line
+            return
+        indent = len(line.plain) - len(line.plain.lstrip(" "))
+        label = _LABEL.match(line.plain)
+        if label and label.end() <= width // 3:
+            begin, rest, hang = line[: label.end()], line[label.end() :], label.end()
+        else:
+            begin, rest = Text(" " * min(indent, width // 2)), line[indent:]
+            hang = min(indent + 4, width // 2)
+        for number, part in enumerate(rest.wrap(console, width - hang, overflow="fold")):
+            part.rstrip()
+            yield Text(" " * hang) + part if number else begin + part
+
+
+def _drawn(result: Any, text: str, now: datetime) -> RenderableType | None:
+    """A result as a table, if it is one."""
+    head = _Lines(_highlighted(text.partition("\n")[0]))
     match result:
         case ThreadPage(threads=threads) | Due(threads=threads) if threads:
             return Group(head, _threads(threads, now))
@@ -106,7 +165,7 @@ def _drawn(result: Any, text: str, now: datetime) -> RenderableType:
         case [Project(), *_]:
             return _projects(cast(Sequence[Project], result), now)
         case _:
-            return _highlighted(text)
+            return None
 
 
 def _highlighted(text: str) -> Text:
@@ -122,8 +181,8 @@ def _threads(threads: Sequence[Thread], now: datetime) -> Table:
         style = _DUE if thread.due else _COLOURS[thread.status]
         status = Text(safe(render.thread_status(thread, now)[1:-1]), style=style)
         _, *details = render.thread_lines(thread, now)
-        what = "\n".join([thread.title, *(line.strip() for line in details)])
-        table.add_row(safe(thread.name), status, safe(what))
+        what = "\n".join([render.one_line(thread.title), *(line.strip() for line in details)])
+        table.add_row(Text(safe(thread.name), style="bold"), status, _highlighted(what))
     return table
 
 
@@ -136,7 +195,7 @@ def _facts(facts: Sequence[Fact], now: datetime) -> Table:
         lines = [line.strip() for line in render_facts.fact_lines(fact, now)]
         claim = 1 if fact.now is None else 2
         lines[claim] = lines[claim].removeprefix(named)
-        table.add_row(safe(fact.name), trust, _highlighted("\n".join(lines)))
+        table.add_row(Text(safe(fact.name), style="bold"), trust, _highlighted("\n".join(lines)))
     return table
 
 
@@ -149,7 +208,9 @@ def _runs(runs: Sequence[Run], now: datetime) -> Table:
         if run.next_action and not run.finished_at:
             what.append(f"next: {run.next_action}")
         shown = "\n".join(render.one_line(line) for line in what)
-        table.add_row(safe(render.name(run.name)), status, spend_words(run), safe(shown))
+        table.add_row(
+            Text(safe(render.name(run.name)), style="bold"), status, spend_words(run), safe(shown)
+        )
     return table
 
 
@@ -161,16 +222,16 @@ def _run(detail: RunDetail, text: str, now: datetime) -> RenderableType:
         "events": lambda: _events(detail.events, now),
     }
     head, *lines = text.split("\n")
-    parts: list[RenderableType] = [_highlighted(head)]
+    parts: list[RenderableType] = [_Lines(_highlighted(head))]
     within = ""
     for line in lines:
         if not line.startswith(" "):
             within = line.partition(" ")[0]
-            parts.append(_highlighted(line))
+            parts.append(_Lines(_highlighted(line)))
             if within in tables:
                 parts.append(tables[within]())
         elif within not in tables:
-            parts.append(_highlighted(line))
+            parts.append(_Lines(_highlighted(line)))
     return Group(*parts)
 
 
