@@ -84,6 +84,13 @@ _GUIDE = (
     "    Claim a thread before you work on it if others may too: thread_claim gives a lease_token.",
     "    What is stored was true when it was written: run its check before you rely on it.",
 )
+_OF_BRIEF = ("OBJECTIVE", "NOW", "RUN", "DEAD ENDS", "CHECK BEFORE YOU RELY ON IT")
+_SHARED = (
+    "SHARED WORK Others work here too: thread_claim a thread before you work on it; `held` means "
+    "that somebody else is on it, also if that is this session.",
+    "    step_begin before each step of a run: done comes with the result, do not redo it.",
+    "    journal_append (thread, kind) what you found, dead ends too, before you return.",
+)
 _BEGIN = (
     "Nothing is stored for this project yet. To begin:",
     '    objective_set(objective="…") for what this is all about',
@@ -97,12 +104,15 @@ _BEGIN = (
 class Orient(Noun):
     """The packet of one project, for one caller."""
 
-    async def packet(self, max_tokens: int, since: int | None) -> Packet:
+    async def packet(
+        self, max_tokens: int, since: int | None, *, most_bytes: int | None = None
+    ) -> Packet:
         """Gather and render the packet.
 
-        `max_tokens` is the budget of the text, at 4 characters a token, 150 to 50,000. `since` is
-        the event number after which changes are news; by default this session's last event, for
-        a new session the last one of the same agent in the same worktree.
+        `max_tokens` is the budget of the text, at 4 characters a token, 150 to 50,000;
+        `most_bytes` is another, in UTF-8. `since` is the event number after which changes are
+        news; by default this session's last event, for a new session the last one of the same
+        agent in the same worktree.
 
         Raises:
             BadArgument: the budget is out of range.
@@ -118,8 +128,28 @@ class Orient(Noun):
         if totals is None:
             return packet
         packet = await self._looked_up(packet)
-        text = _text(packet, totals, self.caller, now, max_tokens * CHARS_PER_TOKEN)
+        room = max_tokens * CHARS_PER_TOKEN
+        text = _text(packet, totals, self.caller, now, room)
+        while most_bytes and len(text.encode()) > most_bytes and room > LEAST_TOKENS:
+            room = room * most_bytes // len(text.encode())
+            text = _text(packet, totals, self.caller, now, room)
         return replace(packet, text=text)
+
+    async def brief(self, max_tokens: int) -> Packet:
+        """The packet for one who joins in with a part of the work: what is held stands first."""
+        packet, totals, now = await self._gathered(None)
+        if totals is None or not totals.exists:
+            return packet
+        held = await self._held()
+        names = {thread.name for thread in held}
+        active = [*held, *(t for t in packet.active if t.name not in names)]
+        packet = replace(packet, active=active)
+        text = _brief(packet, totals, self.caller, now, max_tokens * CHARS_PER_TOKEN)
+        return replace(packet, text=text)
+
+    @reads
+    def _held(self, tx: Reading) -> Sequence[Thread]:
+        return thread_rows.held(tx, 10)
 
     async def _looked_up(self, packet: Packet) -> Packet:
         """The packet with what the server finds at the addresses of checks."""
@@ -283,10 +313,25 @@ def _text(packet: Packet, totals: Totals, caller: Caller, now: datetime, room: i
         write_back += _OF_FACTS if packet.facts else ""
         write_back += _OF_RUNS if packet.runs else ""
     left = room - _size([head, write_back, *guide, last])
-    cut = _fit_headings(sections, left)
-    _fill(sections, left - _size(cut) - sum(_size(section.lines()) for section in sections))
-    body = [line for section in sections for line in section.lines()]
-    return "\n".join([head, *body, *cut, write_back, *guide, last])
+    return "\n".join([head, *_fitted(sections, left), write_back, *guide, last])
+
+
+def _brief(packet: Packet, totals: Totals, caller: Caller, now: datetime, room: int) -> str:
+    """What one must keep away from, and what one may build on."""
+    sections = [
+        section
+        for section in _sections(packet, totals, caller, now, room)
+        if section.total and section.title in _OF_BRIEF
+    ]
+    left = room - _size([*_SHARED, render.scope(totals)])
+    return "\n".join([*_fitted(sections, left), *_SHARED, render.scope(totals)])
+
+
+def _fitted(sections: list[_Section], room: int) -> list[str]:
+    """The lines of the parts, with as much in each as there is room for."""
+    cut = _fit_headings(sections, room)
+    _fill(sections, room - _size(cut) - sum(_size(section.lines()) for section in sections))
+    return [*(line for section in sections for line in section.lines()), *cut]
 
 
 def _size(lines: Sequence[str]) -> int:

@@ -23,6 +23,7 @@ LAYERS = (
     ("render_words",),
     ("render", "render_runs", "render_handoffs", "render_blobs", "render_facts"),
     ("orient",),
+    ("hooks",),
     ("api",),
     ("tools",),
     ("toolset",),

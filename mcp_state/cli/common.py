@@ -33,6 +33,7 @@ COUNT = click.IntRange(1, 1_000_000)
 
 ON_STORE = ("db", "json")
 ON_PROJECT = ("db", "project", "agent", "json")
+ON_HOOK = ("db", "project", "agent")
 _OPTIONS: Mapping[str, Callable[[Command], Command]] = {
     "db": click.option("--db", default="", help="Path of the store, absolute. [env: MCP_STATE_DB]"),
     "project": click.option(

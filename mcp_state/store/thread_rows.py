@@ -57,6 +57,11 @@ _HELD_HERE = """
         AND holder_session = :session AND holder_session <> ''
     ORDER BY lease_until LIMIT :limit
 """
+_HELD = """
+    SELECT * FROM thread_rows
+    WHERE project = :project AND lease_until > :now AND lease_over = 0
+    ORDER BY lease_until LIMIT :limit
+"""
 _COUNT_DUE = """
     SELECT count(*) FROM (
         SELECT 1 FROM threads
@@ -268,3 +273,8 @@ def held_here(tx: Reading, limit: int) -> Sequence[Thread]:
     """Threads that this session holds, the lease that ends first before the others."""
     params = {"session": tx.caller.actor.session, "limit": limit}
     return [thread_of(tx, row) for row in tx.all(_HELD_HERE, params)]
+
+
+def held(tx: Reading, limit: int) -> Sequence[Thread]:
+    """Threads that anybody holds, the lease that ends first before the others."""
+    return [thread_of(tx, row) for row in tx.all(_HELD, {"limit": limit})]
