@@ -45,7 +45,6 @@ from mcp_state.store.fact_rules import threads_relying
 from mcp_state.store.handoffs import last_handoffs, open_handoffs
 from mcp_state.store.noun import Noun, reads
 from mcp_state.store.objectives import current_objective
-from mcp_state.store.steps import WARN_AT
 from mcp_state.store.text import clean, fold
 from mcp_state.store.transaction import Reading
 from mcp_state.times import ago, from_text, to_text
@@ -256,7 +255,9 @@ def _open_run(tx: Reading, run: Run) -> OpenRun:
     if last is not None and tx.caller.worktree:
         then, now = run_rows.checkpoint_of(last).git.head, head_of(tx.caller.worktree).head
         moved = bool(then and now and then != now)
-    failing = [s for s in run_rows.last_steps(tx, name, "failed", 5) if s.streak >= WARN_AT]
+    failing = [
+        s for s in run_rows.last_steps(tx, name, "failed", 5) if s.streak >= run_rows.WARN_AT
+    ]
     return OpenRun(run, moved, run_rows.left_open(tx, name, 2), failing)
 
 

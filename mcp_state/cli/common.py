@@ -11,12 +11,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from mcp_state import render
-from mcp_state.api import State
 from mcp_state.cli.output import print_note, print_result, unread
 from mcp_state.errors import BadArgument, OverLimit, ProjectUnknown
 from mcp_state.models import Actor, Totals
@@ -24,6 +23,9 @@ from mcp_state.settings import Settings, store_path
 from mcp_state.store.database import Database
 from mcp_state.store.text import clean
 from mcp_state.who import Resolver
+
+if TYPE_CHECKING:
+    from mcp_state.api import State
 
 T = TypeVar("T")
 Command = Callable[..., None]
@@ -213,6 +215,8 @@ async def opened(options: Options, *, named: str = "") -> AsyncGenerator[State]:
     Raises:
         ProjectUnknown: a write belongs to no project.
     """
+    from mcp_state.api import State
+
     settings = options.settings
     actor = Actor(settings.agent or "person", "mcp-state", settings.session)
     database = Database(

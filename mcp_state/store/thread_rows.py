@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +12,7 @@ from mcp_state.lookups import Found
 from mcp_state.models import OPEN, Actor, Criterion, Lease, Place, Status, Thread, ThreadPage
 from mcp_state.store.fact_rows import RELIED, premise_with_found, relied_on
 from mcp_state.store.paging import ASKED, FAR, Group, page_of
-from mcp_state.store.text import fold, quoted, tidy_name
+from mcp_state.store.text import fold, near_names, quoted, tidy_name
 from mcp_state.store.transaction import Reading, Row, actor_of, time_of
 from mcp_state.times import from_text
 
@@ -108,7 +107,7 @@ def stored_row(tx: Reading, name: str) -> Row:
 def no_thread(tx: Reading, thread: str, next_step: str) -> NotFound:
     """The refusal, with up to three names, out of the last changed ones, that might be meant."""
     shown = {fold(row["shown"]): row["shown"] for row in tx.all(_NAMES)}
-    near = [shown[name] for name in difflib.get_close_matches(fold(thread), list(shown), 3)]
+    near = [shown[name] for name in near_names(fold(thread), shown)]
     return NotFound.named("thread", thread.strip(), near, next_step)
 
 
