@@ -21,7 +21,7 @@ from mcp_state.settings import Settings
 from mcp_state.store.database import Database
 from mcp_state.store.sessions import InHand, Sessions
 from mcp_state.store.text import quoted
-from mcp_state.times import ago, until
+from mcp_state.times import Clock, ago, until
 from mcp_state.who import Resolver, short_session
 
 Event = Literal["session-start", "pre-compact", "stop", "subagent-start"]
@@ -94,13 +94,13 @@ def _wakes(task: Any) -> bool:
     return isinstance(task, dict) and cast(Mapping[str, Any], task).get("type") == "subagent"
 
 
-async def answer(event: Event, told: Told, settings: Settings) -> str:
+async def answer(event: Event, told: Told, settings: Settings, clock: Clock | None = None) -> str:
     """What to print for the client; empty if there is nothing to say.
 
     Raises:
         StateError: the store is broken; at the start of a session that is said instead.
     """
-    database = Database(settings.db, limits=settings.limits, read_only=True)
+    database = Database(settings.db, clock=clock, limits=settings.limits, read_only=True)
     try:
         caller = await _caller(event, told, settings, database)
         if event == "session-start":
@@ -118,7 +118,9 @@ async def answer(event: Event, told: Told, settings: Settings) -> str:
         await database.aclose()
     if event == "pre-compact":
         return _before_compaction(caller, mine, database.clock.now())
-    return "" if told.again or told.waiting else await _at_stop(caller, mine, settings)
+    return (
+        "" if told.again or told.waiting else await _at_stop(caller, mine, settings, database.clock)
+    )
 
 
 def too_late(event: Event) -> str:
@@ -241,16 +243,16 @@ def _before_compaction(caller: Caller, mine: InHand, now: datetime) -> str:
     return "\n".join(lines)
 
 
-async def _at_stop(caller: Caller, mine: InHand, settings: Settings) -> str:
+async def _at_stop(caller: Caller, mine: InHand, settings: Settings, clock: Clock) -> str:
     """Hold the session back for what it left in silence, once for each such thing."""
     if not mine.silent:
         return ""
-    database = Database(settings.db, limits=settings.limits, wait=1)
+    database = Database(settings.db, clock=clock, limits=settings.limits, wait=1)
     try:
         new = await Sessions(database, caller).tell([seq for _, seq in mine.silent])
     finally:
         await database.aclose()
-    now = database.clock.now()
+    now = clock.now()
     lines = [_left(thing, mine, now) for thing, seq in mine.silent if seq in new]
     reason = "\n".join([_STOP, *lines])
     return json.dumps({"decision": "block", "reason": reason}) if lines else ""
