@@ -4,7 +4,23 @@
 not import `mcp`.
 """
 
-from mcp_state.api import State, open_store
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mcp_state import errors, models
+    from mcp_state.api import State, open_store
 
 __version__ = "0.1.0"
-__all__ = ["State", "__version__", "open_store"]
+__all__ = ["State", "__version__", "errors", "models", "open_store"]
+
+
+def __getattr__(name: str) -> object:
+    """What the package offers, imported when it is asked for: `hook` runs at every start."""
+    if name in ("errors", "models"):
+        return importlib.import_module(f"mcp_state.{name}")
+    if name in ("State", "open_store"):
+        return getattr(importlib.import_module("mcp_state.api"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,31 +2,53 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from mcp_state.models import Actor, Caller, Limits, Packet, Totals
 from mcp_state.orient import Orient
 from mcp_state.settings import store_path
-from mcp_state.store.blobs import Blobs
 from mcp_state.store.database import Database
-from mcp_state.store.events import Events
-from mcp_state.store.facts import Facts
-from mcp_state.store.handoffs import Handoffs
-from mcp_state.store.journal import Journal
-from mcp_state.store.memory import Memory
-from mcp_state.store.objectives import Objectives
-from mcp_state.store.projects import Projects
-from mcp_state.store.runs import Runs
-from mcp_state.store.search import Search
-from mcp_state.store.steps import Steps
 from mcp_state.store.text import clean
-from mcp_state.store.threads import Threads
-from mcp_state.store.traces import Traces
-from mcp_state.store.transcripts import Transcripts
-from mcp_state.store.transfer import Transfer
 from mcp_state.times import Clock
+
+if TYPE_CHECKING:
+    from mcp_state.store.blobs import Blobs
+    from mcp_state.store.events import Events
+    from mcp_state.store.facts import Facts
+    from mcp_state.store.handoffs import Handoffs
+    from mcp_state.store.journal import Journal
+    from mcp_state.store.memory import Memory
+    from mcp_state.store.objectives import Objectives
+    from mcp_state.store.projects import Projects
+    from mcp_state.store.runs import Runs
+    from mcp_state.store.search import Search
+    from mcp_state.store.steps import Steps
+    from mcp_state.store.threads import Threads
+    from mcp_state.store.traces import Traces
+    from mcp_state.store.transcripts import Transcripts
+    from mcp_state.store.transfer import Transfer
+
+_NOUNS = {
+    "memory": "memory.Memory",
+    "threads": "threads.Threads",
+    "journal": "journal.Journal",
+    "facts": "facts.Facts",
+    "objective": "objectives.Objectives",
+    "events": "events.Events",
+    "search": "search.Search",
+    "projects": "projects.Projects",
+    "runs": "runs.Runs",
+    "steps": "steps.Steps",
+    "blobs": "blobs.Blobs",
+    "handoffs": "handoffs.Handoffs",
+    "traces": "traces.Traces",
+    "transcripts": "transcripts.Transcripts",
+    "transfer": "transfer.Transfer",
+}
 
 
 class State:
@@ -38,24 +60,36 @@ class State:
     `mcp_state.models`.
     """
 
+    memory: Memory
+    threads: Threads
+    journal: Journal
+    facts: Facts
+    objective: Objectives
+    events: Events
+    search: Search
+    projects: Projects
+    runs: Runs
+    steps: Steps
+    blobs: Blobs
+    handoffs: Handoffs
+    traces: Traces
+    transcripts: Transcripts
+    transfer: Transfer
+
     def __init__(self, database: Database, caller: Caller) -> None:
         self.database = database
         self.caller = caller
-        self.memory = Memory(database, caller)
-        self.threads = Threads(database, caller)
-        self.journal = Journal(database, caller)
-        self.facts = Facts(database, caller)
-        self.objective = Objectives(database, caller)
-        self.events = Events(database, caller)
-        self.search = Search(database, caller)
-        self.projects = Projects(database, caller)
-        self.runs = Runs(database, caller)
-        self.steps = Steps(database, caller)
-        self.blobs = Blobs(database, caller)
-        self.handoffs = Handoffs(database, caller)
-        self.traces = Traces(database, caller)
-        self.transcripts = Transcripts(database, caller)
-        self.transfer = Transfer(database, caller)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """A noun, when it is first asked for: no start pays for what it does not use."""
+            if name not in _NOUNS:
+                raise AttributeError(f"'State' has no attribute {name!r}")
+            module, _, noun = _NOUNS[name].partition(".")
+            kind = getattr(importlib.import_module(f"mcp_state.store.{module}"), noun)
+            setattr(self, name, kind(self.database, self.caller))
+            return getattr(self, name)
 
     @property
     def totals(self) -> Totals:

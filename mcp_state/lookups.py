@@ -11,7 +11,6 @@ import os
 import re
 import stat
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterable
@@ -494,6 +493,8 @@ class _Git:
         return output
 
     def _ask(self, arguments: tuple[str, ...], lines: str = "") -> tuple[int, bytes, str]:
+        import tempfile
+
         output = bytearray()
 
         def take(piece: bytes) -> None:

@@ -46,7 +46,6 @@ from mcp_state.store.fact_rules import threads_relying
 from mcp_state.store.handoffs import last_handoffs, open_handoffs
 from mcp_state.store.noun import Noun, reads
 from mcp_state.store.objectives import current_objective
-from mcp_state.store.steps import WARN_AT
 from mcp_state.store.text import clean, fold
 from mcp_state.store.transaction import Reading
 from mcp_state.times import ago, from_text, to_text
@@ -72,6 +71,18 @@ _EARLIER = """
     ORDER BY seq DESC LIMIT 1
 """
 _AT = "SELECT at FROM events WHERE project = :project AND seq = :last"
+
+_OF_BRIEF = ("OBJECTIVE", "NOW", "RUN", "DEAD ENDS", "CHECK BEFORE YOU RELY ON IT")
+
+
+def _shared() -> tuple[str, ...]:
+    claim, step, journal = (tool(t) for t in ("thread_claim", "step_begin", "journal_append"))
+    return (
+        f"SHARED WORK Others work here too: {claim} a thread before you work on it; `held` means "
+        "that somebody else is on it, also if that is this session.",
+        f"    {step} before each step of a run: done comes with the result, do not redo it.",
+        f"    {journal} (thread, kind) what you found, dead ends too, before you return.",
+    )
 
 
 def _write_back() -> str:
@@ -109,12 +120,15 @@ def _begin() -> list[str]:
 class Orient(Noun):
     """The packet of one project, for one caller."""
 
-    async def packet(self, max_tokens: int, since: int | None) -> Packet:
+    async def packet(
+        self, max_tokens: int, since: int | None, *, most_bytes: int | None = None
+    ) -> Packet:
         """Gather and render the packet.
 
-        `max_tokens` is the budget of the text, at 4 characters a token, 150 to 50,000. `since` is
-        the event number after which changes are news; by default this session's last event, for
-        a new session the last one of the same agent in the same worktree.
+        `max_tokens` is the budget of the text, at 4 characters a token, 150 to 50,000;
+        `most_bytes` is another, in UTF-8. `since` is the event number after which changes are
+        news; by default this session's last event, for a new session the last one of the same
+        agent in the same worktree.
 
         Raises:
             BadArgument: the budget is out of range.
@@ -130,8 +144,28 @@ class Orient(Noun):
         if totals is None:
             return packet
         packet = await self._looked_up(packet)
-        text = _text(packet, totals, self.caller, now, max_tokens * CHARS_PER_TOKEN)
+        room = max_tokens * CHARS_PER_TOKEN
+        text = _text(packet, totals, self.caller, now, room)
+        while most_bytes and len(text.encode()) > most_bytes and room > LEAST_TOKENS:
+            room = room * most_bytes // len(text.encode())
+            text = _text(packet, totals, self.caller, now, room)
         return replace(packet, text=text)
+
+    async def brief(self, max_tokens: int) -> Packet:
+        """The packet for one who joins in with a part of the work: what is held stands first."""
+        packet, totals, now = await self._gathered(None)
+        if totals is None or not totals.exists:
+            return packet
+        held = await self._held()
+        names = {thread.name for thread in held}
+        active = [*held, *(t for t in packet.active if t.name not in names)]
+        packet = replace(packet, active=active)
+        text = _brief(packet, totals, self.caller, now, max_tokens * CHARS_PER_TOKEN)
+        return replace(packet, text=text)
+
+    @reads
+    def _held(self, tx: Reading) -> Sequence[Thread]:
+        return thread_rows.held(tx, 10)
 
     async def _looked_up(self, packet: Packet) -> Packet:
         """The packet with what the server finds at the addresses of checks."""
@@ -238,7 +272,9 @@ def _open_run(tx: Reading, run: Run) -> OpenRun:
     if last is not None and tx.caller.worktree:
         then, now = run_rows.checkpoint_of(last).git.head, head_of(tx.caller.worktree).head
         moved = bool(then and now and then != now)
-    failing = [s for s in run_rows.last_steps(tx, name, "failed", 5) if s.streak >= WARN_AT]
+    failing = [
+        s for s in run_rows.last_steps(tx, name, "failed", 5) if s.streak >= run_rows.WARN_AT
+    ]
     return OpenRun(run, moved, run_rows.left_open(tx, name, 2), failing)
 
 
@@ -297,10 +333,25 @@ def _text(packet: Packet, totals: Totals, caller: Caller, now: datetime, room: i
         write_back += of_facts if packet.facts else ""
         write_back += of_runs if packet.runs else ""
     left = room - _size([head, write_back, *guide, last])
-    cut = _fit_headings(sections, left)
-    _fill(sections, left - _size(cut) - sum(_size(section.lines()) for section in sections))
-    body = [line for section in sections for line in section.lines()]
-    return "\n".join([head, *body, *cut, write_back, *guide, last])
+    return "\n".join([head, *_fitted(sections, left), write_back, *guide, last])
+
+
+def _brief(packet: Packet, totals: Totals, caller: Caller, now: datetime, room: int) -> str:
+    """What one must keep away from, and what one may build on."""
+    sections = [
+        section
+        for section in _sections(packet, totals, caller, now, room)
+        if section.total and section.title in _OF_BRIEF
+    ]
+    last = [*_shared(), render.scope(totals)]
+    return "\n".join([*_fitted(sections, room - _size(last)), *last])
+
+
+def _fitted(sections: list[_Section], room: int) -> list[str]:
+    """The lines of the parts, with as much in each as there is room for."""
+    cut = _fit_headings(sections, room)
+    _fill(sections, room - _size(cut) - sum(_size(section.lines()) for section in sections))
+    return [*(line for section in sections for line in section.lines()), *cut]
 
 
 def _size(lines: Sequence[str]) -> int:

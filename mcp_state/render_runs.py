@@ -29,8 +29,13 @@ from mcp_state.models import (
 )
 from mcp_state.render import block_facts, event_line
 from mcp_state.render_words import ROOM, by, fitted, indented, name, plural
-from mcp_state.store.run_rows import MOST_COUNTED, progress_words, spend_words
-from mcp_state.store.steps import REFUSE_AT, WARN_AT
+from mcp_state.store.run_rows import (
+    MOST_COUNTED,
+    REFUSE_AT,
+    WARN_AT,
+    progress_words,
+    spend_words,
+)
 from mcp_state.store.text import fold, one_line
 from mcp_state.times import ago
 

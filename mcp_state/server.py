@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -33,7 +32,7 @@ from mcp_state.times import Clock
 from mcp_state.tools.arguments import PROJECT, Bound, bind
 from mcp_state.tools.spec import Ctx, Outcome, Spec, View
 from mcp_state.transport import REPLACED_META
-from mcp_state.who import Resolver
+from mcp_state.who import Resolver, short_session
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +40,6 @@ NAME = "mcp-state"
 CODEX_META = "codex/sandbox-state-meta"
 _ROOTS_SECONDS = 2.0
 _TRACE_SECONDS = 0.5
-_LONGEST_SESSION = 200
 
 Request = ServerRequestContext[Any]
 
@@ -338,7 +336,7 @@ class _App:
         return Actor(
             agent=self.settings.agent or name or "unknown",
             client=f"{name} {version}".strip(),
-            session=_short(thread) if isinstance(thread, str) and thread else self._session,
+            session=short_session(thread) if isinstance(thread, str) and thread else self._session,
         )
 
     # Resources and prompts
@@ -502,13 +500,6 @@ _OUTPUT_SCHEMA: dict[str, Any] = {
     },
     "required": ["text", "scope"],
 }
-
-
-def _short(name: str) -> str:
-    """A client's name for its session, or what stands for a very long one."""
-    if len(name) <= _LONGEST_SESSION:
-        return name
-    return hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()
 
 
 def _text(text: str) -> types.TextContent:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 from datetime import UTC, datetime, timedelta
 
 from mcp_state import calls
@@ -24,6 +23,8 @@ class Clock:
 
     def new_id(self, prefix: str) -> str:
         """A short id that no other machine will make: 60 bits of randomness."""
+        import secrets
+
         return prefix + "".join(secrets.choice(_ALPHABET) for _ in range(12))
 
 

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from mcp_state.models import Actor, Caller
 from mcp_state.scope import Located, Locator, local_path
 from mcp_state.settings import Settings
 from mcp_state.store.text import clean
+
+_LONGEST_SESSION = 200
+
+
+def short_session(name: str) -> str:
+    """A client's name for its session, or what stands for a very long one."""
+    if len(name) <= _LONGEST_SESSION:
+        return name
+    return hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()
 
 
 class Resolver:

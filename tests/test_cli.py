@@ -100,7 +100,7 @@ def test_every_command_answers_in_json_if_asked_to() -> None:
         and not any("--json" in parameter.opts for parameter in command.params)
     }
 
-    assert without == {"serve", "demo"}
+    assert without == {"serve", "hook", "demo"}
 
 
 def test_every_command_is_listed_in_the_readme() -> None:

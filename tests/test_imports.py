@@ -24,6 +24,7 @@ LAYERS = (
     ("render_words",),
     ("render", "render_runs", "render_handoffs", "render_blobs", "render_facts"),
     ("orient",),
+    ("hooks",),
     ("api",),
     ("tools",),
     ("toolset",),
@@ -79,6 +80,19 @@ def reads_environment(path: Path) -> bool:
 
 def test_only_the_command_line_reads_the_environment() -> None:
     assert {name for name, path in modules() if reads_environment(path)} == {"cli"}
+
+
+def test_what_runs_at_every_start_of_a_session_imports_little() -> None:
+    code = (
+        "import sys, mcp_state.cli.hook, mcp_state.cli.orient, mcp_state.hooks\n"
+        "print(*sorted(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    loaded = set(done.stdout.split())
+
+    heavy = {"mcp", "pydantic", "anyio", "rich", "difflib", "tempfile", "secrets", "platformdirs"}
+    unused = {f"mcp_state.{name}" for name in ("api", "store.transfer", "store.outcomes")}
+    assert loaded & (heavy | unused) == set()
 
 
 def test_the_store_and_the_package_do_not_import_mcp() -> None:

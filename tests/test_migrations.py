@@ -51,6 +51,16 @@ OF_VERSION_1 = (
 )
 
 
+def test_what_a_store_consists_of_is_what_its_schema_makes() -> None:
+    with closing(opening.new_connection(":memory:")) as connection:
+        opening.apply(connection, opening.migrations())
+        made = connection.execute(
+            "SELECT type, name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'"
+        ).fetchall()
+
+    assert opening.expected_objects() == set(made)
+
+
 def make_version_1(path: Path) -> None:
     os.chmod(path.parent, 0o700)
     with closing(opening.new_connection(str(path))) as connection:

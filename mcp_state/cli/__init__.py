@@ -24,6 +24,7 @@ from mcp_state.store.refusals import refused
 _COMMANDS: Mapping[str, str] = {
     "serve": "serve",
     "orient": "orient",
+    "hook": "hook",
     "threads": "threads",
     "thread": "threads",
     "journal": "journal",

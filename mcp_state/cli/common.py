@@ -11,12 +11,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from mcp_state import render
-from mcp_state.api import State
 from mcp_state.cli.output import print_note, print_result, unread
 from mcp_state.errors import BadArgument, OverLimit
 from mcp_state.models import Actor, Totals
@@ -24,6 +23,9 @@ from mcp_state.settings import Settings, store_path
 from mcp_state.store.database import Database
 from mcp_state.store.text import clean
 from mcp_state.who import Resolver
+
+if TYPE_CHECKING:
+    from mcp_state.api import State
 
 T = TypeVar("T")
 Command = Callable[..., None]
@@ -33,6 +35,7 @@ COUNT = click.IntRange(1, 1_000_000)
 
 ON_STORE = ("db", "json")
 ON_PROJECT = ("db", "project", "agent", "json")
+ON_HOOK = ("db", "project", "agent")
 _OPTIONS: Mapping[str, Callable[[Command], Command]] = {
     "db": click.option("--db", default="", help="Path of the store, absolute. [env: MCP_STATE_DB]"),
     "project": click.option(
@@ -207,6 +210,8 @@ async def known_projects(state: State) -> list[str]:
 @asynccontextmanager
 async def opened(options: Options, *, named: str = "") -> AsyncGenerator[State]:
     """The state of the project that the command is for."""
+    from mcp_state.api import State
+
     settings = options.settings
     actor = Actor(settings.agent or "person", "mcp-state", settings.session)
     database = Database(

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import random
 import sqlite3
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -104,6 +103,8 @@ class Database:
                 except _Busy:
                     if time.monotonic() >= deadline:
                         raise StoreBusy.after(self._wait) from None
+                import random
+
                 await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE))
 
     async def read(self, caller: Caller, body: Callable[[Reading], T]) -> T:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +16,7 @@ from mcp_state.errors import BadArgument, NotFound
 from mcp_state.lookups import Compared, Found
 from mcp_state.models import FALLEN, Actor, Fact, FactPage, Premise, Thread, Trust
 from mcp_state.store.paging import ASKED, FAR, Group, page_of
-from mcp_state.store.text import fold, one_line, quoted, tidy_name
+from mcp_state.store.text import fold, near_names, one_line, quoted, tidy_name
 from mcp_state.store.transaction import Reading, Row, actor_of, time_of
 from mcp_state.times import from_text, to_text
 
@@ -91,7 +90,7 @@ def find_fact(tx: Reading, fact: str) -> Row:
         name = fold(fact)
         some = tx.all(_NAMES, {"first": name[:1], "end": name[:1] + "\U0010ffff"})
         shown = {fold(row["shown"]): row["shown"] for row in some}
-        near = [shown[one] for one in difflib.get_close_matches(name, list(shown), 3)]
+        near = [shown[one] for one in near_names(name, shown)]
         raise NotFound.named(
             "fact",
             fact.strip(),

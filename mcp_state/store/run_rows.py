@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +10,7 @@ from mcp_state.calls import tool
 from mcp_state.errors import NotFound
 from mcp_state.git import GitState
 from mcp_state.models import Actor, Attempt, Checkpoint, Run, RunStatus, Step
-from mcp_state.store.text import fold, one_line, tidy_name
+from mcp_state.store.text import fold, near_names, one_line, tidy_name
 from mcp_state.store.transaction import Reading, Row, actor_of, time_of
 from mcp_state.times import from_text, span
 
@@ -72,6 +71,9 @@ _BY_TOKENS = """
     SELECT shown, attempts, tokens_in + tokens_out AS tokens FROM steps
     WHERE project = :project AND run = :run ORDER BY tokens_in + tokens_out DESC LIMIT 3
 """
+WARN_AT = 3
+REFUSE_AT = 4
+"""Equal outcomes of a step in a row."""
 BUDGETS = ("attempts", "minutes", "tokens")
 MOST_COUNTED = 1000
 """Of the events of a run, and of its steps of one status."""
@@ -108,7 +110,7 @@ def no_run(tx: Reading, run: str) -> NotFound:
     """The refusal, with up to three names, out of the last touched ones, that might be meant."""
     rows = [row for status in RunStatus for row in tx.all(_NAMES, {"status": status})]
     shown = {fold(row["shown"]): row["shown"] for row in rows}
-    near = [shown[name] for name in difflib.get_close_matches(fold(run), list(shown), 3)]
+    near = [shown[name] for name in near_names(fold(run), shown)]
     begins = f"{tool('run_begin')} or {tool('run_checkpoint')} begins one"
     return NotFound.named("run", run.strip(), near, f"{tool('run_list')} shows them; {begins}.")
 

@@ -23,6 +23,7 @@ from mcp_state.models import RunStatus, Step, StepBegun, StepEnded
 from mcp_state.store.noun import Noun, writes
 from mcp_state.store.outcomes import digest
 from mcp_state.store.run_rows import (
+    REFUSE_AT,
     attempt_of,
     find_run,
     open_attempts,
@@ -37,9 +38,6 @@ from mcp_state.store.text import clean, fold, one_line, tidy_name, within
 from mcp_state.store.transaction import Reading, Row, Writing
 from mcp_state.times import ago, from_text
 
-WARN_AT = 3
-REFUSE_AT = 4
-"""Equal outcomes in a row."""
 _MOST_TOKENS = 10**12
 
 _PUT = """

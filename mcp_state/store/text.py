@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from mcp_state.calls import quoted as quoted
 from mcp_state.errors import BadArgument
@@ -59,6 +59,13 @@ def fold(name: str) -> str:
 def within(run: str, name: str) -> str:
     """The name by which events and documents know something of a run, or of no run."""
     return f"{run}{WITHIN}{name}" if run else name
+
+
+def near_names(name: str, names: Iterable[str]) -> list[str]:
+    """Up to three of these names that may have been meant."""
+    import difflib
+
+    return difflib.get_close_matches(name, list(names), 3)
 
 
 _REORDERING = dict.fromkeys(

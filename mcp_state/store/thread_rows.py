@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from mcp_state.lookups import Found
 from mcp_state.models import OPEN, Actor, Criterion, Lease, Place, Status, Thread, ThreadPage
 from mcp_state.store.fact_rows import RELIED, premise_with_found, relied_on
 from mcp_state.store.paging import ASKED, FAR, Group, page_of
-from mcp_state.store.text import fold, tidy_name
+from mcp_state.store.text import fold, near_names, tidy_name
 from mcp_state.store.transaction import Reading, Row, actor_of, time_of
 from mcp_state.times import from_text
 
@@ -56,6 +55,11 @@ _HELD_HERE = """
     SELECT * FROM thread_rows
     WHERE project = :project AND lease_until > :now AND lease_over = 0
         AND holder_session = :session AND holder_session <> ''
+    ORDER BY lease_until LIMIT :limit
+"""
+_HELD = """
+    SELECT * FROM thread_rows
+    WHERE project = :project AND lease_until > :now AND lease_over = 0
     ORDER BY lease_until LIMIT :limit
 """
 _COUNT_DUE = """
@@ -105,7 +109,7 @@ def stored_row(tx: Reading, name: str) -> Row:
 def no_thread(tx: Reading, thread: str, next_step: str) -> NotFound:
     """The refusal, with up to three names, out of the last changed ones, that might be meant."""
     shown = {fold(row["shown"]): row["shown"] for row in tx.all(_NAMES)}
-    near = [shown[name] for name in difflib.get_close_matches(fold(thread), list(shown), 3)]
+    near = [shown[name] for name in near_names(fold(thread), shown)]
     return NotFound.named("thread", thread.strip(), near, next_step)
 
 
@@ -270,3 +274,8 @@ def held_here(tx: Reading, limit: int) -> Sequence[Thread]:
     """Threads that this session holds, the lease that ends first before the others."""
     params = {"session": tx.caller.actor.session, "limit": limit}
     return [thread_of(tx, row) for row in tx.all(_HELD_HERE, params)]
+
+
+def held(tx: Reading, limit: int) -> Sequence[Thread]:
+    """Threads that anybody holds, the lease that ends first before the others."""
+    return [thread_of(tx, row) for row in tx.all(_HELD, {"limit": limit})]

@@ -127,7 +127,8 @@ ROWS: Mapping[str, str] = {
     """,
     "idempotency": """
         SELECT operation, key, digest, seq
-        FROM idempotency WHERE project = :project ORDER BY operation, key
+        FROM idempotency WHERE project = :project AND operation <> 'told'
+        ORDER BY operation, key
     """,
 }
 _EVENTS = "SELECT * FROM event_rows WHERE project = :project ORDER BY seq"
