@@ -918,22 +918,18 @@ class Purged:
     """What `purge` found and did; it never holds the text itself.
 
     `mark` stands where the text was. `event` records it; 0 if no row held the text. `elsewhere`:
-    another project of the store, which was not asked for, holds it. `notes` say what is left, and
-    what to do.
+    another project of the store, which was not asked for, holds it. `clean`: neither the store nor
+    a file beside it holds it any more. `notes` say what is left, and what to do.
     """
 
     dry_run: bool
+    clean: bool
     mark: str
     event: int
     places: Sequence[PurgedPlace]
     files: Sequence[PurgedFile]
     notes: Sequence[str]
     elsewhere: bool = False
-
-    @property
-    def clean(self) -> bool:
-        """Whether neither the store nor a file beside it holds the text any more."""
-        return not self.elsewhere and all(file.found == 0 for file in self.files)
 
     @property
     def count(self) -> int:

@@ -41,6 +41,7 @@ _COMMANDS: Mapping[str, str] = {
     "doctor": "upkeep",
     "backup": "upkeep",
     "restore": "upkeep",
+    "purge": "purge",
     "demo": "demo",
 }
 REFUSED = 1

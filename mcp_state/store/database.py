@@ -91,14 +91,14 @@ class Database:
         """
         return await self._in_turn(self._transact, caller, body)
 
-    async def vacuum(self) -> None:
-        """Write the file anew, so that nothing is left in it of what was deleted.
+    async def maintain(self, statement: str) -> None:
+        """Run one statement that is a transaction of its own and changes no row, such as VACUUM.
 
         Raises:
             StoreBusy: the turn did not come in time.
             StateError: what the file refused.
         """
-        await self._in_turn(self._vacuum)
+        await self._in_turn(self._maintain, statement)
 
     async def empty_wal(self) -> bool:
         """Bring all of the -wal into the file, and cut it to nothing.
@@ -205,10 +205,10 @@ class Database:
                     self._record_refusal(connection, caller, tx, problem)
                 raise
 
-    def _vacuum(self) -> None:
+    def _maintain(self, statement: str) -> None:
         with self._translated(self._writer):
             try:
-                self._open_writer().execute("VACUUM")
+                self._open_writer().execute(statement)
             except sqlite3.OperationalError as problem:
                 if primary_code(problem) == sqlite3.SQLITE_BUSY:
                     raise _Busy from problem

@@ -1,10 +1,10 @@
 """Taking a text out of a store for good: a secret that was kept, or what was private.
 
 Three steps, each of which may be cut short anywhere and done again. One transaction puts a mark in
-the place of the text in every row and event, makes anew what is made of them (the index, the
-documents, the hashes of blobs and transcripts), and records that it was done. Then the file is
-written anew, since SQLite leaves in it what was deleted, and the `-wal` is emptied. Then the bytes
-of the files are searched, and all rows again.
+the place of the text in every row and event, makes anew what is made of them (the documents that
+search reads, the hashes of blobs and transcripts), and records that it was done. Then the index and
+the file are written anew, since both keep what was deleted, and the `-wal` is emptied. Then all
+rows and the bytes of the files are searched.
 
 The triggers that keep the record as it is are lifted within the transaction alone. Nothing that
 was told before changes its number, and no event is removed.
@@ -31,7 +31,10 @@ from mcp_state.store.transfer.meter import Meter, Progress
 __all__ = ["SHORTEST", "Purge"]
 
 _SIZE = "SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM documents)"
-_TRIGGERS = "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' ORDER BY rowid"
+_TRIGGERS = """
+    SELECT name, sql FROM sqlite_schema
+    WHERE type = 'trigger' AND tbl_name <> 'documents' ORDER BY rowid
+"""
 _REINDEX = "INSERT INTO search (search) VALUES ('rebuild')"
 _NEXT_EVENT = "SELECT last_event + 1 FROM projects WHERE id = :id"
 _LIVE = "SELECT id FROM projects WHERE merged_into IS NULL ORDER BY id"
@@ -87,7 +90,8 @@ class Purge(Noun):
                 event, found = await self._take_out(value, reason, every_project, found, meter)
             else:
                 meter.expect(0)
-            await self.database.vacuum()
+            await self.database.maintain(_REINDEX)
+            await self.database.maintain("VACUUM")
             emptied = await self.database.empty_wal()
             left = await self._find(value, every_project, meter)
         else:
@@ -96,6 +100,7 @@ class Purge(Noun):
         meter.end()
         return Purged(
             dry_run=dry_run,
+            clean=not (left.places or left.elsewhere or any(file.found for file in files)),
             mark=found.mark,
             event=event,
             places=found.places,
@@ -148,7 +153,6 @@ class Purge(Noun):
                 tx.run(f"DROP TRIGGER {trigger['name']}")
             tx.run("PRAGMA defer_foreign_keys = ON")
             found = _walked(walk)
-            tx.run(_REINDEX)
             for trigger in lifted:
                 tx.run(trigger["sql"])
             event = _record(tx, walk, reason_)

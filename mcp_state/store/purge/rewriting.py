@@ -117,7 +117,6 @@ _MESSAGES = """
     WHERE project = :project AND run = :run AND number BETWEEN :first AND :last ORDER BY number
 """
 _SET_EVENT = "UPDATE events SET row = :row WHERE project = :project AND seq = :number"
-_DOCUMENTS = "SELECT * FROM documents ORDER BY id"
 _SET_DOCUMENT = """
     UPDATE documents SET name = :name, shown = :shown, text = :text, short = :short WHERE id = :id
 """
@@ -371,7 +370,7 @@ class Search:
             self._set_actor(row, new, bool(others))
             for column in new:
                 if new[column] != row[column]:
-                    self._add(min(meant | self.projects), "actor", column)
+                    self._add(min(meant or self.projects), "actor", column)
 
     def _at_work(self) -> dict[int, set[int]]:
         """Which actors wrote in which projects."""
@@ -401,10 +400,7 @@ class Search:
         if not columns:
             return
         subject = _SUBJECTS.get(table, lambda row, new: table)
-        for row in self.tx.each(f'SELECT rowid AS at_, * FROM "{table}" ORDER BY rowid'):  # noqa: S608
-            self._step()
-            if self.elsewhere and not self._is_meant(row["project"]):
-                continue
+        for row in self._rows(table, columns):
             changes: dict[str, Any] = {}
             for column in columns:
                 old = row[column]
@@ -422,6 +418,18 @@ class Search:
             for column in changes:
                 field = "history" if table == "events" else column
                 self._add(row["project"], subject(row, self.new.name), field)
+
+    def _rows(self, table: str, columns: Sequence[str]) -> Iterator[Row]:
+        """The rows of a table with these columns in which there may be something to do."""
+        texts = " || char(10) || ".join(f"coalesce(\"{column}\", '')" for column in columns)
+        all_ = f'SELECT rowid, project, {texts} FROM "{table}" ORDER BY rowid'  # noqa: S608
+        one = f'SELECT rowid AS at_, * FROM "{table}" WHERE rowid = :at'  # noqa: S608
+        for at, project, text in self.tx.each(all_):
+            self._step()
+            if self.new.may_change(text) and (self._is_meant(project) or not self.elsewhere):
+                row = self.tx.one(one, {"at": at})
+                assert row is not None
+                yield row
 
     def _changed(self, table: str, row: Row) -> None:
         """A row is to say something else than it says here."""
@@ -451,8 +459,7 @@ class Search:
         return new
 
     def _documents(self) -> None:
-        for row in self.tx.each(_DOCUMENTS):
-            self._step()
+        for row in self._rows("documents", ("name", "shown", "text", "short")):
             name = self.new.name(row["name"])
             texts = (row["shown"], row["text"], row["short"])
             if name == row["name"] and not any(map(self._is_in, texts)):

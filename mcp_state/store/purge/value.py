@@ -207,9 +207,13 @@ class Replacing:
         is_agent = key in _AGENTS and isinstance(value, str)
         return self.exactly(value) if is_agent else self.inside(value)
 
+    def may_change(self, text: str) -> bool:
+        """A quick look: False if surely nothing becomes of it."""
+        return bool(self.keys) or "\\" in text or self.value.may_be_in(text)
+
     def row(self, kind: str, text: str) -> str:
         """The row that an event of this kind keeps."""
-        if not (self.value.may_be_in(text) or self.keys or "\\u" in text):
+        if not self.may_change(text):
             return text
         old: dict[str, Any] = json.loads(text)
         new: dict[str, Any] = self.inside(old)
@@ -222,7 +226,7 @@ class Replacing:
 
     def json(self, text: str) -> str:
         """A text of JSON that the store made."""
-        if not (self.value.may_be_in(text) or self.keys or "\\u" in text):
+        if not self.may_change(text):
             return text
         old: Any = json.loads(text)
         new = self.inside(old)
@@ -230,7 +234,7 @@ class Replacing:
 
     def message(self, text: str) -> str:
         """A message of a transcript: every byte but those of the value stays."""
-        if not (self.value.may_be_in(text) or self.keys or "\\" in text):
+        if not self.may_change(text):
             return text
         new = _TOKEN.sub(self._token, text)
         if self.value.out_of(new, self.mark) == new:
