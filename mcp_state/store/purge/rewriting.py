@@ -40,6 +40,7 @@ _TABLES = """
 """
 _COLUMNS = "SELECT name, type FROM pragma_table_info(:table)"
 _SCHEMA = "SELECT coalesce(group_concat(sql, ' '), '') FROM sqlite_schema"
+_PARENTS = 'SELECT DISTINCT "table" FROM pragma_foreign_key_list(:table)'
 _TO_ACTORS = """
     SELECT "from" FROM pragma_foreign_key_list(:table) WHERE "table" = 'actors'
 """
@@ -60,13 +61,13 @@ _NAMES = (
     "SELECT shown FROM projects",
 )
 _EXACT = (
-    "SELECT DISTINCT agent FROM actors",
-    "SELECT DISTINCT client FROM actors",
-    "SELECT DISTINCT session FROM actors",
-    "SELECT DISTINCT worktree FROM actors",
-    "SELECT anchor FROM directories",
-    "SELECT DISTINCT key FROM idempotency",
-    "SELECT DISTINCT text FROM criteria",
+    "SELECT agent FROM actors ORDER BY id",
+    "SELECT client FROM actors ORDER BY id",
+    "SELECT session FROM actors ORDER BY id",
+    "SELECT worktree FROM actors ORDER BY id",
+    "SELECT anchor FROM directories ORDER BY rowid",
+    "SELECT key FROM idempotency ORDER BY rowid",
+    "SELECT text FROM criteria ORDER BY rowid",
 )
 """What has to stay different from its equals, and is not compared folded."""
 _EXACTLY = frozenset(
@@ -205,7 +206,7 @@ class Search:
         self._blobs()
         self._shared()
         self._actors()
-        for table in self._tables():
+        for table in self.tables():
             if table == "journal_topics":
                 self._topics()
             elif table not in _APART:
@@ -242,7 +243,7 @@ class Search:
     def _set(self, table: str, at: int, changes: Mapping[str, Any]) -> None:
         """A row is to say something else."""
 
-    def _set_blob(self, row: Row, text: str) -> None:
+    def _set_blob(self, row: Row, new: Mapping[str, Any]) -> None:
         """A blob is to hold another text."""
 
     def _set_actor(self, row: Row, new: Mapping[str, str], moves: bool) -> None:
@@ -294,10 +295,24 @@ class Search:
             mark in folded(text) for sql in (*_NAMES, *_EXACT) for (text,) in self.tx.each(sql)
         )
 
-    def _tables(self) -> Iterator[str]:
-        for (table,) in self.tx.all(_TABLES):
-            if not table.startswith("search"):
-                yield table
+    def tables(self) -> list[str]:
+        """The tables of the schema without those of the index; what refers comes first.
+
+        A name that another table refers to would else change there behind our back.
+        """
+        tables = [table for (table,) in self.tx.all(_TABLES) if not table.startswith("search")]
+        parents = {
+            table: {parent for (parent,) in self.tx.all(_PARENTS, {"table": table})} - {table}
+            for table in tables
+        }
+        order: list[str] = []
+        while parents:
+            referred = set[str]().union(*parents.values())
+            first = [table for table in parents if table not in referred]
+            order += first
+            for table in first:
+                del parents[table]
+        return order
 
     def columns(self, table: str) -> list[str]:
         """The columns of a table with texts that were given, or made of such."""
@@ -323,6 +338,7 @@ class Search:
                 self.new.keys[digest(ok, old)] = digest(ok, self._value.out_of(old, self.new.mark))
 
     def _blobs(self) -> None:
+        taken: set[tuple[int, str]] = set()
         for row in self.tx.each(_BLOBS):
             self._step()
             text = self._value.out_of(row["text"], self.new.mark)
@@ -331,8 +347,26 @@ class Search:
             if not self._is_meant(row["project"]):
                 self.elsewhere = True
                 continue
-            self._set_blob(row, text)
+            new = self._blob_of(row, text, taken)
+            self._set_blob(row, new)
+            self.new.keys |= {row["key"]: new["key"], row["sha256"]: new["sha256"]}
             self._add(row["project"], f"blob:{self.new.text(row['key'])}", "text")
+
+    def _blob_of(self, row: Row, text: str, taken: set[tuple[int, str]]) -> Mapping[str, Any]:
+        """A blob with another text, and so with another key; that of no other blob."""
+        project, number = row["project"], 1
+        while True:
+            data = text.encode()
+            sha256 = hashlib.sha256(data).hexdigest()
+            key = row["key"][:2] + sha256[: len(row["key"]) - 2]
+            there = self.tx.one(_BLOB_KEY, {"project": project, "key": key})
+            if there is None and (project, key) not in taken:
+                break
+            number += 1
+            text = self._value.out_of(row["text"], f"{self.new.mark[:-1]} {number}]")
+        taken.add((project, key))
+        sizes = {"bytes": len(data), "characters": len(text)}
+        return {"key": key, "sha256": sha256, "text": text, **sizes}
 
     def _shared(self) -> None:
         """The names of projects, and the directories that lead to them."""
@@ -385,7 +419,7 @@ class Search:
         """The columns that lead to actors."""
         return [
             (table, column)
-            for table in self._tables()
+            for table in self.tables()
             for (column,) in self.tx.all(_TO_ACTORS, {"table": table})
         ]
 
@@ -489,21 +523,8 @@ class Rewriting(Search):
             {**changes, "at_": at},
         )
 
-    def _set_blob(self, row: Row, text: str) -> None:
-        project, number = row["project"], 1
-        while True:
-            data = text.encode()
-            sha256 = hashlib.sha256(data).hexdigest()
-            key = row["key"][:2] + sha256[: len(row["key"]) - 2]
-            if self.tx.one(_BLOB_KEY, {"project": project, "key": key}) is None:
-                break
-            number += 1  # another one is the same now
-            text = self._value.out_of(row["text"], f"{self.new.mark[:-1]} {number}]")
-        sizes = {"bytes": len(data), "characters": len(text)}
-        self._writing.run(
-            _SET_BLOB, {"key": key, "sha256": sha256, "text": text} | sizes | {"at": row["at"]}
-        )
-        self.new.keys |= {row["key"]: key, row["sha256"]: sha256}
+    def _set_blob(self, row: Row, new: Mapping[str, Any]) -> None:
+        self._writing.run(_SET_BLOB, {**new, "at": row["at"]})
 
     def _set_actor(self, row: Row, new: Mapping[str, str], moves: bool) -> None:
         if not moves:

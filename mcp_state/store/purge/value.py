@@ -204,8 +204,11 @@ class Replacing:
         return value
 
     def _item(self, key: str, value: Any) -> Any:
-        is_agent = key in _AGENTS and isinstance(value, str)
-        return self.exactly(value) if is_agent else self.inside(value)
+        if isinstance(value, str) and key in _AGENTS:
+            return self.exactly(value)
+        if isinstance(value, str) and key == "summary":  # of a blob: its first line
+            return self.summary(value)
+        return self.inside(value)
 
     def may_change(self, text: str) -> bool:
         """A quick look: False if surely nothing becomes of it."""
