@@ -227,6 +227,44 @@ async def test_agents_that_differ_in_its_case_alone_stay_two(tmp_path: Path) -> 
     assert contradictions(path) == []
 
 
+async def test_names_that_differ_in_white_space_and_escapes_alone_stay_apart(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "state.db"
+    async with store_at(path) as store:
+        state = store.as_()
+        for number, name in enumerate(('of "anna" m', 'of "Anna"   m', 'of \\"anna\\" m')):
+            await state.memory.set(name, f"{number}")
+            await state.threads.set(name, depends_on=[])
+            await state.threads.set(f"after {number}", depends_on=[name])
+        assert (await store.person.purge('"anna" m', "x")).clean
+        blocks = {block.key: block.value for block in (await state.memory.blocks()).blocks}
+        assert blocks == {
+            f"of {MARK}": "0",
+            "of [purged 2]": "1",
+            "of [purged 3]": "2",
+        }
+        for number, name in enumerate(blocks):
+            assert (await state.threads.get(f"after {number}")).thread.depends_on == [name]
+    assert contradictions(path) == []
+
+
+@pytest.mark.parametrize("text", ["2026", "1000", "file:", "00Z", "b-1", "0000", "s-1", "j-00"])
+async def test_what_the_store_itself_wrote_is_left_alone(
+    tmp_path: Path, full: Path, text: str
+) -> None:
+    """Times, numbers of events, keys, digests: a short text may be part of them by chance."""
+    path = tmp_path / "state.db"
+    text = text.ljust(4, "0")
+    async with store_at(path, full) as store:
+        for plant in PLANTS:
+            await plant(store.as_(), text)
+        purged = await store.person.purge(text, "x", every_project=True)
+        assert MARK in purged.mark
+        assert (await store.person.purge(text, dry_run=True, every_project=True)).places == []
+    assert contradictions(path) == []
+
+
 async def test_a_name_that_has_no_room_for_the_mark_gets_a_shorter_one(tmp_path: Path) -> None:
     name = "x" * 124 + "anna"
     async with store_at(tmp_path / "state.db") as store:

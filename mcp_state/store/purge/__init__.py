@@ -209,7 +209,7 @@ def _record(tx: Writing, walk: Search, reason: str) -> int:
             "mark": walk.new.mark,
             "reason": reason,
             "places": count,
-            "subjects": [subject for subject, _ in found[:_LISTED]],
+            "subjects": [walk.new.text(subject) for subject, _ in found[:_LISTED]],
             "more": max(0, len(found) - _LISTED),
         }
         what = "place" if count == 1 else "places"

@@ -8,7 +8,6 @@ wherever it stands, so that all that leads to it still does.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ from mcp_state.models import PurgedPlace
 from mcp_state.store.consistency import document_of
 from mcp_state.store.outcomes import digest
 from mcp_state.store.purge.value import MARK, Replacing, Value, folded
-from mcp_state.store.text import LONGEST_NAME, WITHIN, within
+from mcp_state.store.text import LONGEST_NAME, WITHIN, fold, within
 from mcp_state.store.transaction import Reading, Row, Writing
 
 OURS = frozenset(
@@ -32,7 +31,7 @@ OURS = frozenset(
 _APART = frozenset({"store", "projects", "project_names", "directories", "actors", "documents"})
 """Tables that are not gone through row by row, or not as the others are."""
 _BLOB = frozenset({"blobs.key", "blobs.sha256", "blobs.text"})
-_JSON = frozenset({"threads.places", "checkpoints.git", "facts.baseline"})
+_JSON = frozenset({"threads.places", "checkpoints.git"})
 
 _TABLES = """
     SELECT name FROM pragma_table_list
@@ -135,32 +134,27 @@ _OF_DOCUMENT: Mapping[str, str] = {
     "fact": "SELECT * FROM fact_rows WHERE project = :project AND name = :name",
 }
 
-_SUBJECTS: Mapping[str, Callable[[Row, Callable[[str], str]], str]] = {
-    "events": lambda row, new: _of_event(row["kind"], new(row["name"])),
-    "memory": lambda row, new: f"memory:{new(within(row['run'], row['name']))}",
-    "threads": lambda row, new: f"thread:{new(row['name'])}",
-    "criteria": lambda row, new: f"thread:{new(row['thread'])}",
-    "needs": lambda row, new: f"thread:{new(row['thread'])}",
-    "relies": lambda row, new: f"thread:{new(row['thread'])}",
-    "journal": lambda row, _: f"journal:{row['seq']}",
-    "runs": lambda row, new: f"run:{new(row['name'])}",
-    "session_runs": lambda row, new: f"run:{new(row['run'])}",
-    "checkpoints": lambda row, new: f"checkpoint:{new(row['run'])}/{row['number']}",
-    "steps": lambda row, new: f"step:{new(row['run'])}/{new(row['name'])}",
-    "attempts": lambda row, new: f"step:{new(row['run'])}/{new(row['step'])}",
-    "messages": lambda row, new: f"transcript:{new(row['run'])}",
-    "blobs": lambda row, new: f"blob:{new(row['key'])}",
-    "handoffs": lambda row, _: f"handoff:{row['key']}",
-    "facts": lambda row, new: f"fact:{new(row['name'])}",
-    "premises": lambda row, new: f"fact:{new(row['fact'])}",
-    "objectives": lambda row, _: "objective",
-    "idempotency": lambda row, _: "idempotency key",
-    "last_events": lambda row, _: "actor",
+_SUBJECTS: Mapping[str, tuple[str, str, str]] = {
+    "memory": ("memory", "run", "name"),
+    "threads": ("thread", "", "name"),
+    "criteria": ("thread", "", "thread"),
+    "needs": ("thread", "", "thread"),
+    "relies": ("thread", "", "thread"),
+    "journal": ("journal", "", "seq"),
+    "runs": ("run", "", "name"),
+    "session_runs": ("run", "", "run"),
+    "checkpoints": ("checkpoint", "run", "number"),
+    "steps": ("step", "run", "name"),
+    "attempts": ("step", "run", "step"),
+    "messages": ("transcript", "", "run"),
+    "blobs": ("blob", "", "key"),
+    "handoffs": ("handoff", "", "key"),
+    "facts": ("fact", "", "name"),
+    "premises": ("fact", "", "fact"),
+    "objectives": ("objective", "", "name"),
 }
-
-
-def _of_event(kind: str, name: str) -> str:
-    return kind if kind in ("project", name) or not name else f"{kind}:{name}"
+"""What a row is about: a kind, and the columns with the run it is in and with its name."""
+_ELSE = {"idempotency": "idempotency key", "last_events": "actor"}
 
 
 class Search:
@@ -279,13 +273,20 @@ class Search:
                 "no mark is left that would keep apart the names which hold the text to purge",
                 "Nothing was changed. Purge a longer text, such as the whole name.",
             )
-        numbers = itertools.count(2)
+        self.new.names = self._apart(names, fold)
+        self.new.exact = self._apart(exact, str)
+
+    def _apart(self, texts: Sequence[str], key: Callable[[str], str]) -> dict[str, str]:
+        """By what would become the same as another one: a mark of its own."""
+        marks: dict[str, str] = {}
         by_new: dict[str, str] = {}
-        for text in dict.fromkeys(exact):
-            new_text = self.new.text(text)
-            while by_new.setdefault(folded(new_text), text) != text:
-                new_text = self._value.out_of(text, f"{self.new.mark[:-1]} {next(numbers)}]")
-                self.new.exact[text] = new_text
+        free = (mark for mark in _marks() if mark != self.new.mark and not self._is_taken(mark))
+        for text in {key(text): text for text in texts}.values():
+            new = self.new.text(text)
+            while by_new.setdefault(folded(new), key(text)) != key(text):
+                marks[key(text)] = mark = next(free)
+                new = self._value.out_of(text, mark)
+        return marks
 
     def _is_in(self, text: str) -> bool:
         return self.new.text(text) != text
@@ -350,7 +351,7 @@ class Search:
             new = self._blob_of(row, text, taken)
             self._set_blob(row, new)
             self.new.keys |= {row["key"]: new["key"], row["sha256"]: new["sha256"]}
-            self._add(row["project"], f"blob:{self.new.text(row['key'])}", "text")
+            self._add(row["project"], f"blob:{new['key']}", "text")
 
     def _blob_of(self, row: Row, text: str, taken: set[tuple[int, str]]) -> Mapping[str, Any]:
         """A blob with another text, and so with another key; that of no other blob."""
@@ -433,7 +434,6 @@ class Search:
         columns = [c for c in self.columns(table) if f"{table}.{c}" not in _BLOB]
         if not columns:
             return
-        subject = _SUBJECTS.get(table, lambda row, new: table)
         for row in self._rows(table, columns):
             changes: dict[str, Any] = {}
             for column in columns:
@@ -451,7 +451,19 @@ class Search:
             self._changed(table, row)
             for column in changes:
                 field = "history" if table == "events" else column
-                self._add(row["project"], subject(row, self.new.name), field)
+                self._add(row["project"], self._subject(table, row), field)
+
+    def _subject(self, table: str, row: Row) -> str:
+        """What a row is about, as history is asked for it, under the name it gets."""
+        if table not in _SUBJECTS and table != "events":
+            return _ELSE.get(table, table)
+        if table == "events":
+            kind, name = row["kind"], row["name"]
+        else:
+            kind, run, column = _SUBJECTS[table]
+            name = within(row[run] if run else "", str(row[column]))
+        name = self.new.name(kind, name)
+        return kind if name in ("", kind) else f"{kind}:{name}"
 
     def _rows(self, table: str, columns: Sequence[str]) -> Iterator[Row]:
         """The rows of a table with these columns in which there may be something to do."""
@@ -473,13 +485,15 @@ class Search:
             case "events.row":
                 return self._event_row(row, self.new.row(row["kind"], old))
             case "events.name":
-                return self.new.name(old)
+                return self.new.name(row["kind"], old)
             case "events.summary" | "blobs.summary":
                 return self.new.summary(old)
             case "messages.message":
                 return self.new.message(old)
             case "steps.outcome":
                 return self.new.keys.get(old, old)
+            case "facts.baseline":
+                return self.new.json(old, is_baseline=True)
             case name if name in _JSON:
                 return self.new.json(old)
             case name if name in _EXACTLY:
@@ -494,8 +508,10 @@ class Search:
 
     def _documents(self) -> None:
         for row in self._rows("documents", ("name", "shown", "text", "short")):
-            name = self.new.name(row["name"])
-            texts = (row["shown"], row["text"], row["short"])
+            name = self.new.name(row["kind"], row["name"])
+            texts = (row["text"], row["short"])
+            if row["kind"] not in ("journal", "blob"):
+                texts += (row["shown"],)
             if name == row["name"] and not any(map(self._is_in, texts)):
                 continue
             if not self._is_meant(row["project"]):

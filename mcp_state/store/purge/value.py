@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from mcp_state.errors import BadArgument
-from mcp_state.store.text import WITHIN, clean, in_order
+from mcp_state.store.text import WITHIN, clean, fold, in_order
 
 SHORTEST, LONGEST = 4, 65_536
 MARK = "[purged]"
@@ -160,32 +160,37 @@ def _pieces(form: bytes) -> list[bytes]:
 class Replacing:
     """What becomes of each stored text: one function of it, so that what refers still refers.
 
-    `exact` holds, of what is not compared folded, that which would become the same as another;
-    `keys` what was made of a text that held the value (the key of a blob, the digest of an
-    outcome), and what is made of it now.
+    `names` (folded) and `exact` (what is not compared folded) hold what would become the same as
+    another; `keys` what was made of a text that held the value (the key of a blob, the digest of
+    an outcome), and what is made of it now.
     """
 
     def __init__(self, value: Value, mark: str) -> None:
         self.value = value
         self.mark = mark
+        self.names: dict[str, str] = {}
         self.exact: dict[str, str] = {}
         self.keys: dict[str, str] = {}
 
     def text(self, text: str) -> str:
         """Any text."""
-        return self._with_keys(self.value.out_of(text, self.mark))
+        mark = self.names.get(fold(text), self.mark) if self.names else self.mark
+        return self.value.out_of(self._with_keys(text), mark)
 
     def exactly(self, text: str) -> str:
         """A text that has to stay different from its equals: an agent, a session, a directory."""
-        return self.exact.get(text) or self.text(text)
+        return self.value.out_of(text, self.exact[text]) if text in self.exact else self.text(text)
 
     def summary(self, text: str) -> str:
         """A line that the store made of a text."""
-        return self._with_keys(self.value.out_of_summary(text, self.mark))
+        return self.value.out_of_summary(self._with_keys(text), self.mark)
 
-    def name(self, name: str) -> str:
-        """The name of something, perhaps inside a run."""
-        return WITHIN.join(map(self.text, name.split(WITHIN)))
+    def name(self, kind: str, name: str) -> str:
+        """The name of a thing of this kind, perhaps inside a run; not if the store made it."""
+        if kind in _NAMED_BY_US:
+            return self.keys.get(name, name)
+        run, within, inner = name.rpartition(WITHIN)
+        return self.text(run) + within + (inner if kind == "checkpoint" else self.text(inner))
 
     def topic(self, topic: str) -> str:
         """A topic of the journal: a kind of topic, and its name."""
@@ -219,20 +224,34 @@ class Replacing:
         if not self.may_change(text):
             return text
         old: dict[str, Any] = json.loads(text)
-        new: dict[str, Any] = self.inside(old)
+        new: dict[str, Any] = {key: self._field(kind, key, value) for key, value in old.items()}
         within = old.get("step") if kind == "step" else old.get("number")
         if kind in ("step", "checkpoint") and within is not None and "name" in old:
-            inner = str(within)
-            run = old["name"].removesuffix(f"/{inner}")
-            new["name"] = f"{self.text(run)}/{self.text(inner)}"
+            run = old["name"].removesuffix(f"/{within}")
+            new["name"] = f"{self.text(run)}/{new.get('step', within)}"
         return text if new == old else json.dumps(new, ensure_ascii=False)
 
-    def json(self, text: str) -> str:
+    def _field(self, kind: str, key: str, value: Any) -> Any:
+        is_ours = key in _OURS or key.endswith("_at") or (key == "key" and kind in _NAMED_BY_US)
+        if is_ours and (value is None or isinstance(value, str)):
+            return self.keys.get(value or "", value)
+        if key == "baseline":
+            return self.baseline(value)
+        return self._item(key, value)
+
+    def baseline(self, found: Any) -> Any:
+        """What the address of a check led to: the address, and why it led nowhere."""
+        if not isinstance(found, dict):
+            return found
+        items = cast(Mapping[str, Any], found).items()
+        return {k: self.inside(v) if k in _OF_BASELINE else v for k, v in items}
+
+    def json(self, text: str, *, is_baseline: bool = False) -> str:
         """A text of JSON that the store made."""
         if not self.may_change(text):
             return text
         old: Any = json.loads(text)
-        new = self.inside(old)
+        new = self.baseline(old) if is_baseline else self.inside(old)
         return text if new == old else json.dumps(new, ensure_ascii=False)
 
     def message(self, text: str) -> str:
@@ -267,4 +286,13 @@ class Replacing:
 
 _KEY = re.compile(r"\bb-[0-9a-f]{8,32}(?!\w)|(?<!\w)[0-9a-f]{64}(?!\w)")
 _LONGEST_PREFIX = 33
+_NAMED_BY_US = frozenset({"journal", "blob", "handoff"})
+_OURS = frozenset(
+    {
+        *("id", "sha256", "outcome", "code", "tool", "status", "trust", "replaces", "stopped"),
+        "lease_until",
+    }
+)
+"""What rows of events hold that no caller gives, besides times."""
+_OF_BASELINE = ("target", "detail", "worktree")
 _AGENTS = ("lease_holder", "verified_by", "accepted_by")
