@@ -244,7 +244,7 @@ async def test_names_that_differ_in_white_space_and_escapes_alone_stay_apart(
             "of [purged 2]": "1",
             "of [purged 3]": "2",
         }
-        for number, name in enumerate(blocks):
+        for name, number in blocks.items():
             assert (await state.threads.get(f"after {number}")).thread.depends_on == [name]
     assert contradictions(path) == []
 

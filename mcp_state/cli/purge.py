@@ -9,10 +9,19 @@ import click
 
 from mcp_state import render
 from mcp_state.api import State
-from mcp_state.cli.common import ON_PROJECT, Options, TextOrStdin, opened, store_options
+from mcp_state.cli.common import (
+    ON_PROJECT,
+    Options,
+    TextOrStdin,
+    known_projects,
+    opened,
+    store_options,
+)
 from mcp_state.cli.output import print_result, print_text, progress
 from mcp_state.errors import BadArgument, ProjectUnknown
 from mcp_state.models import Purged, Totals
+
+_CHOOSE = "Pass --project NAME, or --every-project."
 
 
 @click.command()
@@ -64,11 +73,10 @@ def purge(
     async def work() -> tuple[Purged, Totals]:
         async with opened(options) as state:
             if not every_project and not state.caller.project:
-                known = await state.database.read(state.caller, lambda tx: tx.known_projects())
+                known = await known_projects(state)
                 raise ProjectUnknown(
                     "nothing was purged: it is not known which project is meant; known are "
-                    f"{', '.join(known) or 'none'}",
-                    "Pass --project NAME, or --every-project.",
+                    f"{', '.join(known) or 'none'}"
                 )
             if asks:
                 _ask(await _purged(state, "searching", dry_run=True))
@@ -81,7 +89,10 @@ def purge(
                 text, reason, dry_run=dry_run, every_project=every_project, progress=report
             )
 
-    done, totals = asyncio.run(work())
+    try:
+        done, totals = asyncio.run(work())
+    except ProjectUnknown as problem:
+        raise ProjectUnknown(problem.fact, _CHOOSE) from None
     print_result(
         done,
         render.purged(done),

@@ -45,19 +45,19 @@ _TO_ACTORS = """
 """
 _PROJECTS = "SELECT id, shown, merged_into, last_event FROM projects ORDER BY id"
 _NAMES = (
-    "SELECT name FROM memory",
-    "SELECT name FROM threads",
-    "SELECT name FROM runs",
-    "SELECT name FROM steps",
-    "SELECT name FROM facts",
-    "SELECT name FROM objectives",
-    "SELECT shown FROM memory",
-    "SELECT shown FROM threads",
-    "SELECT shown FROM runs",
-    "SELECT shown FROM steps",
-    "SELECT shown FROM facts",
-    "SELECT shown FROM project_names",
-    "SELECT shown FROM projects",
+    "SELECT name FROM memory ORDER BY rowid",
+    "SELECT name FROM threads ORDER BY rowid",
+    "SELECT name FROM runs ORDER BY rowid",
+    "SELECT name FROM steps ORDER BY rowid",
+    "SELECT name FROM facts ORDER BY rowid",
+    "SELECT name FROM objectives ORDER BY rowid",
+    "SELECT shown FROM memory ORDER BY rowid",
+    "SELECT shown FROM threads ORDER BY rowid",
+    "SELECT shown FROM runs ORDER BY rowid",
+    "SELECT shown FROM steps ORDER BY rowid",
+    "SELECT shown FROM facts ORDER BY rowid",
+    "SELECT shown FROM project_names ORDER BY rowid",
+    "SELECT shown FROM projects ORDER BY rowid",
 )
 _EXACT = (
     "SELECT agent FROM actors ORDER BY id",
