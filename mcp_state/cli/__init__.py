@@ -43,6 +43,7 @@ _COMMANDS: Mapping[str, str] = {
     "doctor": "upkeep",
     "backup": "upkeep",
     "restore": "upkeep",
+    "purge": "purge",
     "demo": "demo",
 }
 REFUSED = 1
