@@ -37,7 +37,7 @@ _COMMANDS: Mapping[str, str] = {
     "history": "lookup",
     "projects": "projects",
     "export": "transfer",
-    "import": "transfer",
+    "import": "imports",
     "doctor": "upkeep",
     "backup": "upkeep",
     "restore": "upkeep",
