@@ -54,16 +54,17 @@ def import_(
     PATH is a file of `mcp-state export`, or what another tool keeps:
 
     \b
-    server-memory  the memory.jsonl of @modelcontextprotocol/server-memory
-    beads          a repository with .beads, or an export of bd
-    backlog        a repository or folder of Backlog.md
-    taskmaster     a repository with .taskmaster, or a tasks.json
-    notes          a folder of Markdown files: each becomes a memory block
-    journal        Markdown with dates in its headings, or JSON with times
+    server-memory  the memory.jsonl of @modelcontextprotocol/server-memory;
+    beads          a repository with .beads, or an export of bd;
+    backlog        a repository or folder of Backlog.md;
+    taskmaster     a repository with .taskmaster, or a tasks.json;
+    notes          a folder of Markdown files: each becomes a memory block;
+    journal        Markdown with dates in its headings, or JSON with times.
 
-    Nothing is overwritten, and importing again changes nothing but for what is new. What is there
-    already under a name is left alone and listed (of an export: kept apart as "NAME (from
-    PROJECT)"). All of it is one transaction: it is there as a whole, or not at all.
+    Nothing is overwritten, and importing again brings only what is new. What is there already under
+    a name is left alone and listed (of an export: kept apart as "NAME (from PROJECT)"). An export
+    is imported as a whole or not at all. Of other tools each thing is; if that is interrupted, run
+    it again. Others can't write to the store while a dry run is at work.
     """
     settings = dataclasses.replace(options.settings, allow_secrets=allow_secrets)
     with _scratch(settings.db, dry_run) as folder:

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn, cast
 
-from mcp_state.errors import BadArgument, NotFound
+from mcp_state.errors import BadArgument
 from mcp_state.foreign.records import Source
 
 LONGEST_FILE = 256 << 20
@@ -116,10 +116,7 @@ def opened(path: str) -> bytes:
 
     Raises:
         BadArgument: it can't be read.
-        NotFound: there is no such file.
     """
-    if not os.path.lexists(path):
-        raise NotFound(f"no file at {path}", "Name a file or folder that is there.")
     try:
         return read_bytes(path)
     except Unreadable as problem:

@@ -22,6 +22,7 @@ READERS: Mapping[str, Callable[[str], Source]] = {
     journal.NAME: journal.read,
 }
 FORMATS = (OWN, *READERS)
+_NAME_ONE = "Name a file that `mcp-state export` made, or what another tool keeps."
 _MARKDOWN = (".md", ".markdown")
 
 
@@ -33,7 +34,7 @@ def recognise(path: str) -> str:
         NotFound: there is nothing at the path.
     """
     if not os.path.lexists(path):
-        raise NotFound(f"no file at {path}", "Name a file or folder that is there.")
+        raise NotFound(f"no file at {path}", _NAME_ONE)
     found = _folder(path) if os.path.isdir(path) else _file(path)
     if not found and os.path.isdir(path):
         raise BadArgument(
@@ -56,7 +57,7 @@ def read(path: str, format: str) -> Source:
         NotFound: there is nothing at the path.
     """
     if not os.path.lexists(path):
-        raise NotFound(f"no file at {path}", "Name a file or folder that is there.")
+        raise NotFound(f"no file at {path}", _NAME_ONE)
     source = READERS[format](os.path.abspath(path))
     if not (source.tasks or source.blocks or source.entries or source.left):
         raise BadArgument(f"{path} holds nothing that {format} would have", "Nothing was imported.")

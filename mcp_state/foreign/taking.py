@@ -1,4 +1,4 @@
-"""Bringing what other tools kept into a project: one transaction, in which nothing is overwritten.
+"""Bringing what other tools kept into a project, where nothing is overwritten.
 
 Everything goes through what the store's own methods do, so that limits, secrets, events and actors
 hold. The store remembers what each thing was taken from. So a second import changes nothing,
@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 
 from mcp_state.api import State
 from mcp_state.errors import StateError
+from mcp_state.foreign.ordering import in_order
 from mcp_state.foreign.records import Block, Entry, Source, Task, distinct
 from mcp_state.foreign.words import sections
 from mcp_state.models import OPEN, NotTaken, Status, Taken
@@ -33,6 +34,7 @@ _OPERATION = "import"
 _EVERY = 64
 _SHOWN = "SELECT shown FROM projects WHERE id = :project"
 _ABOUT = 200
+_AT_ONCE = 250
 _LATER = "30d"
 
 
@@ -41,19 +43,26 @@ async def take(
 ) -> Taken:
     """Take all that can be taken of a source; says what was not, and why.
 
-    A dry run does the same, and takes it back at the end.
+    Each thing is taken whole or not at all, some at a time, so that others can write meanwhile. If
+    it is interrupted, taking it again takes the rest. A dry run does the same in one transaction,
+    and takes that back at its end.
 
     Raises:
-        StateError: what the store refused as a whole; nothing was saved.
+        StateError: what the store refused as a whole.
     """
+    taking = _Taking(source, progress)
+    count = max(1, taking.left) if dry_run else _AT_ONCE
 
     def work(tx: Writing) -> Taken:
-        taken = _Taking(tx, source, progress).run()
+        taken = taking.go_on(tx, count)
         if dry_run:
             tx.changed = False
         return replace(taken, dry_run=dry_run)
 
-    return await state.database.write(state.caller, work)
+    taken = await state.database.write(state.caller, work)
+    while taking.left:
+        taken = await state.database.write(state.caller, work)
+    return taken
 
 
 class _Left(Exception):
@@ -63,44 +72,48 @@ class _Left(Exception):
 class _Taking:
     """One import."""
 
-    def __init__(self, tx: Writing, source: Source, progress: Progress | None) -> None:
-        self._tx = tx
+    _tx: Writing
+
+    def __init__(self, source: Source, progress: Progress | None) -> None:
         self._source = source
         self._progress = progress
         self._home = distinct(source.home)
         self._taken: Counter[str] = Counter()
         self._changed: Counter[str] = Counter()
         self._here: Counter[str] = Counter()
-        self._left = list(source.left)
+        self._not_taken = list(source.left)
         self._seen: set[tuple[str, str]] = set()
-        self._done = self._replaced = 0
-        self._all = len(source.tasks) + len(source.blocks) + len(source.entries)
+        self._replaced = 0
+        tasks, self._circular = in_order(source.tasks)
+        self._things: Sequence[Block | Task | Entry] = [*source.blocks, *tasks, *source.entries]
+        self._next = 0
 
-    def run(self) -> Taken:
-        """All of it."""
-        source, tx = self._source, self._tx
-        for block in source.blocks:
-            self._one("block", block.place, block.key, lambda one=block: self._block(one))
-        for task in self._in_order(source.tasks):
-            self._one("thread", task.place, task.name, lambda one=task: self._task(one))
-        for entry in source.entries:
-            self._one(
-                "entry", entry.place, one_line(entry.text, 60), lambda one=entry: self._entry(one)
-            )
-        event = 0
-        if tx.changed:
-            counts = ", ".join(self._counts())
-            words = f"{counts} imported from {source.format} ({one_line(source.home, _ABOUT)})"
-            row = {"name": tx.scalar(_SHOWN), "source": source.home, "format": source.format}
+    @property
+    def left(self) -> int:
+        """How many things are still to be looked at."""
+        return len(self._things) - self._next
+
+    def go_on(self, tx: Writing, count: int) -> Taken:
+        """Take the next ones; the event that tells of the import is written with the last."""
+        self._tx = tx
+        for thing in self._things[self._next : self._next + count]:
+            self._one(thing)
+            self._next += 1
+            if self._progress is not None and self._next % _EVERY == 0:
+                self._progress(self._next, len(self._things))
+        shown, source, event = tx.scalar(_SHOWN), self._source, 0
+        if not self.left and (self._taken or self._changed):
+            words = f"imported from {source.format}: {', '.join(self._counts())}"
+            row = {"name": shown, "source": clean(source.home)[0], "format": source.format}
             event = tx.event("import", words, row, subject=("project", ""))
         return Taken(
-            project=tx.scalar(_SHOWN),
+            project=shown,
             source=source.home,
             format=source.format,
             taken=dict(self._taken),
             changed=dict(self._changed),
             here=dict(self._here),
-            not_taken=tuple(self._left),
+            not_taken=tuple(self._not_taken),
             replaced=self._replaced,
             event=event,
         )
@@ -112,22 +125,26 @@ class _Taking:
             if both[kind]:
                 yield f"{both[kind]:,} {kind if both[kind] == 1 else several}"
 
-    def _one(self, kind: str, place: str, name: str, take: Callable[[], Counter[str]]) -> None:
+    def _one(self, thing: Block | Task | Entry) -> None:
         """Take one thing as a whole, or leave it and say why."""
+        match thing:
+            case Block():
+                kind, name, take = "block", thing.key, lambda: self._block(thing)
+            case Task():
+                kind, name, take = "thread", thing.name, lambda: self._task(thing)
+            case Entry():
+                kind, name, take = "entry", thing.text, lambda: self._entry(thing)
         try:
             with self._tx.part():
                 counter = take()
             counter[kind] += 1
         except _Left as why:
-            self._leave(place, f"{kind} {name}", str(why))
+            self._leave(thing.place, f"{kind} {name}", str(why))
         except StateError as problem:
-            self._leave(place, f"{kind} {name}", problem.fact)
-        self._done += 1
-        if self._progress is not None and self._done % _EVERY == 0:
-            self._progress(self._done, self._all)
+            self._leave(thing.place, f"{kind} {name}", problem.fact)
 
     def _leave(self, place: str, what: str, why: str) -> None:
-        self._left.append(NotTaken(place, one_line(what, 120), " ".join(why.split())))
+        self._not_taken.append(NotTaken(place, one_line(what, 120), " ".join(why.split())))
 
     # What was taken before
 
@@ -140,7 +157,7 @@ class _Taking:
         if (kind, fold(name)) in self._seen:
             raise _Left("one of this name stands before it")
         self._seen.add((kind, fold(name)))
-        known = self._tx.remembered(_OPERATION, self._key(kind, name))
+        known = self._known(kind, name)
         if known is None:
             if version:
                 raise _Left(f"a {kind} of this name is here already; it is left as it is")
@@ -153,6 +170,10 @@ class _Taking:
         if version != known[1]:
             raise _Left("it was changed there and here since it was taken; it is left as it is")
         return True
+
+    def _known(self, kind: str, name: str) -> tuple[str, int] | None:
+        """What a thing of this name was taken from here, and its version then."""
+        return self._tx.remembered(_OPERATION, self._key(kind, name))
 
     def _remember(self, kind: str, name: str, digest: str, version: int) -> None:
         self._tx.remember(_OPERATION, self._key(kind, name), f"{self._home}:{digest}", version)
@@ -302,8 +323,8 @@ class _Taking:
             row = self._tx.one(THREAD, {"name": fold(name)})
             if name in self._circular.get(task.name, ()):
                 missing.append((name, "which waits for it: a circle"))
-            elif row is None:
-                missing.append((name, "which is not here"))
+            elif row is None or self._known("thread", name) is None:
+                missing.append((name, "which was not taken"))
             elif row["status"] == Status.DROPPED:
                 continue  # it would wait for ever; there it counts as finished
             elif len(found) == self._tx.limits.items:
@@ -311,40 +332,6 @@ class _Taking:
             else:
                 found[fold(name)] = name
         return list(found.values()), missing
-
-    def _in_order(self, tasks: Sequence[Task]) -> Sequence[Task]:
-        """What others wait for first. A link that closes a circle is noted, and left out."""
-        by_name = {task.name: task for task in reversed(tasks)}
-        self._circular: dict[str, set[str]] = {}
-        state: dict[str, int] = {}
-        ordered: list[Task] = []
-        for first in tasks:
-            if by_name[first.name] is not first:
-                ordered.append(first)
-                continue
-            stack = (
-                [(first.name, iter([*first.needs, *first.parts]))]
-                if first.name not in state
-                else []
-            )
-            state.setdefault(first.name, 1)
-            while stack:
-                name, links = stack[-1]
-                for link in links:
-                    if link not in by_name:
-                        continue
-                    if link not in state:
-                        state[link] = 1
-                        other = by_name[link]
-                        stack.append((link, iter([*other.needs, *other.parts])))
-                        break
-                    if state[link] == 1:
-                        self._circular.setdefault(name, set()).add(link)
-                else:
-                    state[name] = 2
-                    ordered.append(by_name[name])
-                    stack.pop()
-        return ordered
 
     def _count_replaced(self, text: str) -> None:
         self._replaced += clean(text)[1]
