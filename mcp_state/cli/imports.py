@@ -51,7 +51,7 @@ def import_(
 ) -> None:
     r"""Bring what PATH holds into a project; a PATH of - is an export on standard input.
 
-    PATH is a file of `mcp-state export`, or what another tool keeps:
+    PATH is a file of `mcp-state export`, or what another tool keeps, as --from names it.
 
     \b
     server-memory  the memory.jsonl of @modelcontextprotocol/server-memory;

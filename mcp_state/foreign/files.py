@@ -133,6 +133,8 @@ def walk(source: Source, folder: str, ending: str = ".md") -> Iterator[tuple[str
 
     Hidden files and folders are passed by; all else that is not taken is noted.
     """
+    if not os.path.isdir(folder):
+        return
 
     def unread(problem: OSError) -> None:
         where = os.path.relpath(problem.filename or folder, folder)

@@ -28,9 +28,8 @@ def read(path: str) -> Source:
 
 def add(source: Source, folder: str, before: str) -> None:
     """Add the notes of a folder, with this before their keys."""
-    if os.path.isdir(folder):
-        for inside, path in walk(source, folder, _ENDING):
-            _add(source, inside, path, before)
+    for inside, path in walk(source, folder, _ENDING):
+        _add(source, inside, path, before)
 
 
 def _add(source: Source, inside: str, path: str, before: str) -> None:

@@ -284,7 +284,7 @@ class _Taking:
         except ValueError:
             return _LATER
         left = int((at.replace(tzinfo=at.tzinfo or UTC) - self._tx.at).total_seconds())
-        return f"{left}s" if 0 < left < LONGEST.total_seconds() else _LATER
+        return f"{left // 60 + 1}m" if 0 < left < LONGEST.total_seconds() else _LATER
 
     def _with_room(self, task: Task) -> Task:
         """The task with its criteria, or with all of them as prose if they are too long or many."""
