@@ -871,13 +871,44 @@ class Exported:
 
 
 @dataclass(frozen=True, slots=True)
+class NotTaken:
+    """Something in the files of another tool that was not taken: where, what, and why."""
+
+    place: str
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What came out of the files of another tool.
+
+    `taken`, `changed` and `here` count, by kind, what is new here, what went on in the source since
+    it was taken, and what was taken before. `replaced` is how many characters cannot be stored.
+    `event` is the number of the event that records the import; 0 if nothing was written.
+    """
+
+    project: str
+    source: str
+    format: str
+    taken: Mapping[str, int]
+    changed: Mapping[str, int]
+    here: Mapping[str, int]
+    not_taken: Sequence[NotTaken]
+    replaced: int = 0
+    dry_run: bool = False
+    event: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Imported:
     """What came out of a file: `events` are new here, `skipped` were here already.
 
     `kept_apart` says under which name a thing is found here, since its own leads to another one:
     `{"thread:base": "base (from acme)"}`. `stayed` tells of each blob and handoff that has another
     history in the file, which was not imported. `handoff` is the key to accept, or empty. `event`
-    is the number of the event that records the import; 0 if there was nothing to do.
+    is the number of the event that records the import; 0 if there was nothing to do. After a dry
+    run it says what would have been.
     """
 
     project: str
@@ -888,6 +919,7 @@ class Imported:
     stayed: Sequence[str] = ()
     handoff: str = ""
     event: int = 0
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ LAYERS = (
     ("orient",),
     ("hooks",),
     ("api",),
+    ("foreign",),
     ("tools",),
     ("toolset",),
     ("transport",),

@@ -673,7 +673,8 @@ def test_a_project_goes_through_a_pipe(tmp_path: Path) -> None:
 def test_a_file_and_a_project_that_are_not_there_are_said_so(tmp_path: Path) -> None:
     _, refused = run(tmp_path, "import", "none.jsonl", code=1)
     assert refused == (
-        "error: not_found: no file at none.jsonl. Name a file that `mcp-state export` made.\n"
+        "error: not_found: no file at none.jsonl. "
+        "Name a file that `mcp-state export` made, or what another tool keeps.\n"
     )
     _, refused = run(tmp_path, "import", ".", code=2)
     assert refused.startswith("error: bad_argument: . can't be read: Is a directory. ")

@@ -39,7 +39,7 @@ _COMMANDS: Mapping[str, str] = {
     "history": "lookup",
     "projects": "projects",
     "export": "transfer",
-    "import": "transfer",
+    "import": "imports",
     "doctor": "upkeep",
     "backup": "upkeep",
     "restore": "upkeep",

@@ -1,9 +1,8 @@
-"""`mcp-state export` and `import`: a whole project as one file that people can read."""
+"""`mcp-state export`: a whole project as one file that people can read."""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,15 +10,13 @@ from pathlib import Path
 import click
 
 from mcp_state import render
-from mcp_state.calls import call
 from mcp_state.cli.common import ON_PROJECT, Options, opened, store_options
 from mcp_state.cli.output import print_note, print_result, progress, silence
 from mcp_state.errors import ProjectUnknown, StateError
-from mcp_state.models import Exported, Imported, Totals
+from mcp_state.models import Exported
 
 _STREAM = Path("-")
 _CHOOSE = "Pass --project NAME, or run it in a git repository."
-_ON_STORE_AS = ("db", "agent", "json")
 
 
 @click.command()
@@ -68,55 +65,4 @@ def _exported(exported: Exported) -> Iterator[str]:
         yield (
             "carry the file to the other machine; there: `mcp-state import FILE`, then "
             f"`mcp-state handoff accept {exported.handoff}`"
-        )
-
-
-@click.command("import")
-@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
-@click.option(
-    "--project", "into", default="", help="Where it goes. [default: the project of the file]"
-)
-@click.option("--allow-secrets", is_flag=True, help="Store what looks like a credential.")
-@store_options(*_ON_STORE_AS)
-def import_(options: Options, file: Path, into: str, allow_secrets: bool) -> None:
-    """Bring what FILE holds into a project; a FILE of - is read from standard input.
-
-    Nothing is overwritten: what is there already is left alone, what went on in the file goes on
-    here, and what parted under the same name is kept apart as "NAME (from PROJECT)". The whole file
-    is checked before anything is written.
-    """
-    settings = dataclasses.replace(options.settings, allow_secrets=allow_secrets)
-    options = dataclasses.replace(options, settings=settings)
-
-    async def read() -> tuple[Imported, Totals]:
-        async with opened(options, named=into) as state:
-            if not into.strip():
-                state.caller.project = state.caller.anchor = ""
-            with progress("importing") as report:
-                imported = await state.transfer.import_file(
-                    sys.stdin.buffer if file == _STREAM else file, progress=report
-                )
-            return imported, state.totals
-
-    imported, totals = asyncio.run(read())
-    text = "\n".join(_imported(imported))
-    print_result(imported, text, as_json=options.as_json, totals=totals)
-
-
-def _imported(imported: Imported) -> Iterator[str]:
-    events = render.plural(imported.events, "event")
-    if imported.event:
-        skipped = f", {imported.skipped:,} were here already" if imported.skipped else ""
-        yield f"imported {events} from {imported.source} into {imported.project}{skipped}"
-    else:
-        everything = "the rest" if imported.stayed else f"all of {imported.source}"
-        yield f"nothing to import: {everything} is in {imported.project} already"
-    for thing, shown in imported.kept_apart.items():
-        kind, _, name = thing.partition(":")
-        yield f"kept apart, since the name is taken: {kind} {name} -> {shown}"
-    yield from (f"not imported: {told}" for told in imported.stayed)
-    if imported.handoff:
-        yield (
-            f"to take the work over: {call('handoff_accept', key=imported.handoff)}; an agent sees "
-            "it in its orient"
         )

@@ -107,20 +107,7 @@ class Blobs(Noun):
 
     @writes
     def _put(self, tx: Writing, content: _Content, summary: str, ttl: str) -> Blob:
-        tx.subject = ("blob", content.key)
-        if content.credential is not None:
-            kind, position = content.credential
-            raise SecretRefused.found(kind, "the text", position)
-        expires_at = to_text(tx.at + duration(ttl, "ttl")) if ttl else None
-        row = tx.one(_BLOB, {"key": content.key})
-        if not summary.strip():
-            summary = _first_line(content.text) if row is None else row["summary"]
-        summary = tx.text(
-            summary, "the summary", tx.limits.text, "Say it shorter; nothing was saved."
-        )
-        if row is None:
-            return _put(tx, content, summary, expires_at)
-        return _put_again(tx, content, row, summary, expires_at)
+        return _put_content(tx, content, summary, ttl)
 
     @reads
     def get(self, tx: Reading, key: str, *, offset: int = 0, limit: int = PAGE) -> BlobPage:
@@ -244,6 +231,27 @@ def _first_line(text: str) -> str:
 
 
 # Writing
+
+
+def put_text(tx: Writing, text: str, summary: str) -> Blob:
+    """Do what `Blobs.put` describes, as a part of a transaction."""
+    scan = not tx.allow_secrets
+    return _put_content(tx, _content(text, tx.limits.blob, scan), summary, "")
+
+
+def _put_content(tx: Writing, content: _Content, summary: str, ttl: str) -> Blob:
+    tx.subject = ("blob", content.key)
+    if content.credential is not None:
+        kind, position = content.credential
+        raise SecretRefused.found(kind, "the text", position)
+    expires_at = to_text(tx.at + duration(ttl, "ttl")) if ttl else None
+    row = tx.one(_BLOB, {"key": content.key})
+    if not summary.strip():
+        summary = _first_line(content.text) if row is None else row["summary"]
+    summary = tx.text(summary, "the summary", tx.limits.text, "Say it shorter; nothing was saved.")
+    if row is None:
+        return _put(tx, content, summary, expires_at)
+    return _put_again(tx, content, row, summary, expires_at)
 
 
 def _put(tx: Writing, content: _Content, summary: str, expires_at: str | None) -> Blob:

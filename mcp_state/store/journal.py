@@ -79,38 +79,7 @@ class Journal(Noun):
             Conflict: the idempotency key was used with another text.
             OverLimit: longer than an entry may be.
         """
-        if not text.strip():
-            raise BadArgument("text is empty", "Say what happened.")
-        tx.subject = ("journal", str(tx.seq))
-        tx.of_run = named_run(tx, run) or tx.current_run()
-        kind = fold(tx.name(kind, "kind")) if kind else ""
-        name = fold(tidy_name(thread, "thread")) if thread else ""
-        text = tx.text(text, "the entry", tx.limits.entry, SHORTEN)
-        said = (kind, name, text, *filter(None, [fold(run)]))
-        digest = hashlib.sha256("\0".join(said).encode()).hexdigest()
-        if idempotency_key:
-            idempotency_key = tx.name(idempotency_key, "idempotency_key")
-            if (first := tx.remembered("journal_append", idempotency_key)) is not None:
-                return _again(tx, idempotency_key, digest, *first)
-        if name and tx.one(_THREAD, {"thread": name}) is None:
-            raise no_thread(
-                tx,
-                thread,
-                f"Create it with {tool('thread_set')}, or leave {argument('thread')} out; nothing "
-                "was saved.",
-            )
-        seq, agent = tx.seq, tx.caller.actor.agent
-        row = {"id": tx.clock.new_id("j-"), "kind": kind, "thread": name, "text": text}
-        row["run"] = tx.of_run
-        tx.run(_INSERT, row)
-        _file(tx, seq, agent, row)
-        tx.event("append", one_line(text.strip().partition("\n")[0], 120), row)
-        documents.put(tx, "journal", str(seq), str(seq), text, seq, tx.of_run)
-        if name:
-            documents.refer(tx, "thread", name)
-        if idempotency_key:
-            tx.remember("journal_append", idempotency_key, digest, seq)
-        return _entry(tx, seq)
+        return append_entry(tx, text, kind, thread, run, idempotency_key)
 
     @reads
     def tail(
@@ -137,6 +106,49 @@ class Journal(Noun):
         if thread and tx.one(_THREAD, {"thread": fold(thread)}) is None:
             raise no_thread(tx, thread, "Leave thread out to read all entries.")
         return tail(tx, limit, before, since, thread, kind, actor, named_run(tx, run))
+
+
+def append_entry(
+    tx: Writing,
+    text: str,
+    kind: str = "",
+    thread: str = "",
+    run: str = "",
+    idempotency_key: str = "",
+) -> JournalEntry:
+    """Do what `Journal.append` describes."""
+    if not text.strip():
+        raise BadArgument("text is empty", "Say what happened.")
+    tx.subject = ("journal", str(tx.seq))
+    tx.of_run = named_run(tx, run) or tx.current_run()
+    kind = fold(tx.name(kind, "kind")) if kind else ""
+    name = fold(tidy_name(thread, "thread")) if thread else ""
+    text = tx.text(text, "the entry", tx.limits.entry, SHORTEN)
+    said = (kind, name, text, *filter(None, [fold(run)]))
+    digest = hashlib.sha256("\0".join(said).encode()).hexdigest()
+    if idempotency_key:
+        idempotency_key = tx.name(idempotency_key, "idempotency_key")
+        if (first := tx.remembered("journal_append", idempotency_key)) is not None:
+            return _again(tx, idempotency_key, digest, *first)
+    if name and tx.one(_THREAD, {"thread": name}) is None:
+        raise no_thread(
+            tx,
+            thread,
+            f"Create it with {tool('thread_set')}, or leave {argument('thread')} out; nothing "
+            "was saved.",
+        )
+    seq, agent = tx.seq, tx.caller.actor.agent
+    row = {"id": tx.clock.new_id("j-"), "kind": kind, "thread": name, "text": text}
+    row["run"] = tx.of_run
+    tx.run(_INSERT, row)
+    _file(tx, seq, agent, row)
+    tx.event("append", one_line(text.strip().partition("\n")[0], 120), row)
+    documents.put(tx, "journal", str(seq), str(seq), text, seq, tx.of_run)
+    if name:
+        documents.refer(tx, "thread", name)
+    if idempotency_key:
+        tx.remember("journal_append", idempotency_key, digest, seq)
+    return _entry(tx, seq)
 
 
 def _file(tx: Writing, seq: int, agent: str, row: Params) -> None:

@@ -157,15 +157,7 @@ class Memory(Noun):
             OverLimit: longer than a block may be; the old value stays.
             Locked: a person locked it.
         """
-        place, row = _writable(tx, key, run, expected_version)
-        if not value:
-            raise BadArgument(
-                f"value is empty, and {place} was left as it is",
-                f"To remove a block, use {tool('memory_delete')}.",
-            )
-        value = tx.text(value, str(place), tx.limits.block, SHORTEN)
-        expires_at = to_text(tx.at + duration(ttl, "ttl")) if ttl else None
-        return _store(tx, place, row, value, expires_at, "set")
+        return set_block(tx, key, value, run, expected_version, ttl)
 
     @writes
     def append(
@@ -268,6 +260,32 @@ class Memory(Noun):
         summary = f"locked: {one_line(reason)}" if reason else "unlocked"
         tx.event("lock" if reason else "unlock", summary, row_of(row))
         return block_of(tx, row, place.run_shown)
+
+
+def set_block(
+    tx: Writing,
+    key: str,
+    value: str,
+    run: str = "",
+    expected_version: int | None = None,
+    ttl: str = "",
+) -> MemoryBlock:
+    """Do what `Memory.set` describes."""
+    place, row = _writable(tx, key, run, expected_version)
+    if not value:
+        raise BadArgument(
+            f"value is empty, and {place} was left as it is",
+            f"To remove a block, use {tool('memory_delete')}.",
+        )
+    value = tx.text(value, str(place), tx.limits.block, SHORTEN)
+    expires_at = to_text(tx.at + duration(ttl, "ttl")) if ttl else None
+    return _store(tx, place, row, value, expires_at, "set")
+
+
+def version_of(tx: Reading, key: str) -> tuple[int, str | None]:
+    """The version of a block of the project and what it holds, None if deleted; 0 for no block."""
+    row = tx.one(_BLOCK, {"run": "", "name": fold(key)})
+    return (0, None) if row is None else (row["version"], row["value"])
 
 
 def _place(tx: Reading, key: str, run: str) -> _Place:

@@ -226,48 +226,7 @@ class Threads(Noun):
         lease_token: int | None,
         **changes: Unpack[Changes],
     ) -> Thread:
-        shown = tx.name(thread, "thread")
-        name = fold(shown)
-        tx.subject = ("thread", name)
-        tx.of_run = named_run(tx, run) or None
-        row = tx.one(THREAD, {"name": name})
-        if row is not None:
-            shown = row["shown"]
-        check_version(tx, shown, row, expected_version)
-        if row is not None:
-            check_lease(tx, row, lease_token)
-        elif lease_token:
-            raise LeaseLost(
-                f"thread {shown!r} does not exist, so nobody holds it",
-                f"Check the name, or create it without a {argument('lease_token')}.",
-            )
-        fields = merged(tx, shown, row, changes)
-        fields |= {"name": name, "shown": shown}
-        needs = wanted_needs(tx, shown, name, changes)
-        relies = wanted_facts(tx, shown, name, changes)
-        criteria = new_criteria(tx, shown, row, several(changes.get("criteria")))
-        links = [
-            link for link, new in (("depends_on", needs), ("relies_on", relies)) if new is not None
-        ]
-        if row is not None and not links and not criteria and same(row, fields):
-            return thread_of(tx, row, unchanged=True)
-        dropped = dropped_facts(tx, name, relies) if relies is not None else ""
-        tx.run(_INSERT if row is None else _UPDATE, fields)
-        if needs is not None:
-            _set_links(tx, name, needs_of(tx, name), needs, _ADD_NEED, _DROP_NEED)
-        if relies is not None:
-            _set_links(tx, name, relies_of(tx, name), relies, _ADD_FACT, _DROP_FACT)
-        for number, text in criteria:
-            tx.run(_ADD_CRITERION, {"name": name, "number": number, "text": text})
-        if fields["status"] not in OPEN and row is not None:
-            token = row["lease_token"]
-            tx.run(_LEASE, {"name": name, "token": token, "holder": None, "until": None})
-        stored = stored_row(tx, name)
-        after = row_of(tx, stored)
-        words = summary(row, stored, len(criteria), links, dropped)
-        tx.event("set" if row is not None else "create", words, after, version=after["version"])
-        _index(tx, stored)
-        return thread_of(tx, stored)
+        return set_thread(tx, thread, run, expected_version, lease_token, **changes)
 
     async def claim(
         self, thread: str = "", *, lease: str = "30m", lease_token: int | None = None
@@ -369,32 +328,97 @@ class Threads(Noun):
             LeaseLost: the token is not the current one.
             IllegalTransition: a done thread cannot lose a criterion; reopen it first.
         """
-        row = find_row(tx, thread)
-        name, shown = row["name"], row["shown"]
-        tx.subject = ("thread", name)
+        return check_criterion(tx, thread, criterion, passes, evidence, lease_token)
+
+
+def set_thread(
+    tx: Writing,
+    thread: str,
+    run: str = "",
+    expected_version: int | None = None,
+    lease_token: int | None = None,
+    **changes: Unpack[Changes],
+) -> Thread:
+    """Do what `Threads.set` describes."""
+    shown = tx.name(thread, "thread")
+    name = fold(shown)
+    tx.subject = ("thread", name)
+    tx.of_run = named_run(tx, run) or None
+    row = tx.one(THREAD, {"name": name})
+    if row is not None:
+        shown = row["shown"]
+    check_version(tx, shown, row, expected_version)
+    if row is not None:
         check_lease(tx, row, lease_token)
-        found = find_criterion(tx, shown, name, criterion)
-        if row["status"] == Status.DONE and not passes:
-            raise IllegalTransition(
-                f"thread {shown!r} is done; a criterion of it cannot fail",
-                f"Reopen it first: {reopening(shown)}",
-            )
-        evidence = tx.text(evidence, "evidence", tx.limits.text, SHORTEN)
-        tx.run(
-            _MARK,
-            {"name": name, "number": found.number, "passes": passes, "evidence": evidence},
+    elif lease_token:
+        raise LeaseLost(
+            f"thread {shown!r} does not exist, so nobody holds it",
+            f"Check the name, or create it without a {argument('lease_token')}.",
         )
-        tx.run(_TOUCH, {"name": name})
-        stored = stored_row(tx, name)
-        score = f"{stored['passing']}/{stored['criteria']} pass"
-        word = "passes" if passes else "does not pass"
-        proof = f" (evidence: {' '.join(evidence.split())})" if evidence else ""
-        words = f"criterion {found.number} {word}, {score}{proof}"
-        after = row_of(tx, stored)
-        tx.event("check", words, after, version=after["version"])
-        _index(tx, stored)
-        marked = criterion_of(tx.all(CRITERIA, {"name": name})[found.number - 1])
-        return Checked(shown, marked, stored["passing"], stored["criteria"])
+    fields = merged(tx, shown, row, changes)
+    fields |= {"name": name, "shown": shown}
+    needs = wanted_needs(tx, shown, name, changes)
+    relies = wanted_facts(tx, shown, name, changes)
+    criteria = new_criteria(tx, shown, row, several(changes.get("criteria")))
+    links = [
+        link for link, new in (("depends_on", needs), ("relies_on", relies)) if new is not None
+    ]
+    if row is not None and not links and not criteria and same(row, fields):
+        return thread_of(tx, row, unchanged=True)
+    dropped = dropped_facts(tx, name, relies) if relies is not None else ""
+    tx.run(_INSERT if row is None else _UPDATE, fields)
+    if needs is not None:
+        _set_links(tx, name, needs_of(tx, name), needs, _ADD_NEED, _DROP_NEED)
+    if relies is not None:
+        _set_links(tx, name, relies_of(tx, name), relies, _ADD_FACT, _DROP_FACT)
+    for number, text in criteria:
+        tx.run(_ADD_CRITERION, {"name": name, "number": number, "text": text})
+    if fields["status"] not in OPEN and row is not None:
+        token = row["lease_token"]
+        tx.run(_LEASE, {"name": name, "token": token, "holder": None, "until": None})
+    stored = stored_row(tx, name)
+    after = row_of(tx, stored)
+    words = summary(row, stored, len(criteria), links, dropped)
+    tx.event("set" if row is not None else "create", words, after, version=after["version"])
+    _index(tx, stored)
+    return thread_of(tx, stored)
+
+
+def check_criterion(
+    tx: Writing,
+    thread: str,
+    criterion: str,
+    passes: bool,
+    evidence: str = "",
+    lease_token: int | None = None,
+) -> Checked:
+    """Do what `Threads.check` describes."""
+    row = find_row(tx, thread)
+    name, shown = row["name"], row["shown"]
+    tx.subject = ("thread", name)
+    check_lease(tx, row, lease_token)
+    found = find_criterion(tx, shown, name, criterion)
+    if row["status"] == Status.DONE and not passes:
+        raise IllegalTransition(
+            f"thread {shown!r} is done; a criterion of it cannot fail",
+            f"Reopen it first: {reopening(shown)}",
+        )
+    evidence = tx.text(evidence, "evidence", tx.limits.text, SHORTEN)
+    tx.run(
+        _MARK,
+        {"name": name, "number": found.number, "passes": passes, "evidence": evidence},
+    )
+    tx.run(_TOUCH, {"name": name})
+    stored = stored_row(tx, name)
+    score = f"{stored['passing']}/{stored['criteria']} pass"
+    word = "passes" if passes else "does not pass"
+    proof = f" (evidence: {' '.join(evidence.split())})" if evidence else ""
+    words = f"criterion {found.number} {word}, {score}{proof}"
+    after = row_of(tx, stored)
+    tx.event("check", words, after, version=after["version"])
+    _index(tx, stored)
+    marked = criterion_of(tx.all(CRITERIA, {"name": name})[found.number - 1])
+    return Checked(shown, marked, stored["passing"], stored["criteria"])
 
 
 def pass_lease(tx: Writing, row: Row) -> Row:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
@@ -62,6 +63,7 @@ _REMEMBERED = """
 _REMEMBER = """
     INSERT INTO idempotency (project, operation, key, digest, seq)
     VALUES (:project, :operation, :key, :digest, :seq)
+    ON CONFLICT (project, operation, key) DO UPDATE SET digest = excluded.digest, seq = excluded.seq
 """
 
 
@@ -148,8 +150,9 @@ class Writing(Reading):
     """One write transaction of one caller. It is alone: nobody else writes until it ends.
 
     `seq` is the number that the next event will have; `changed` says that there was one. What
-    wrote no event is rolled back. `of_run` is the run that the call named (folded); without one
-    its events belong to the open run that this session last worked on.
+    wrote no event is rolled back, and so is a dry run, which says at its end that nothing changed.
+    `of_run` is the run that the call named (folded); without one its events belong to the open run
+    that this session last worked on. `allow_secrets`: text may have the shape of a credential.
     """
 
     def __init__(
@@ -166,7 +169,7 @@ class Writing(Reading):
         self.subject: tuple[str, str] = ("project", "")
         self.of_run: str | None = None
         self.changed = False
-        self._allow_secrets = allow_secrets
+        self.allow_secrets = allow_secrets
         if not self.project:
             self.project = self._make_project()
         if caller.anchor:
@@ -182,6 +185,21 @@ class Writing(Reading):
         """Run one statement for each of these; nothing else is bound."""
         self._connection.executemany(sql, rows)
 
+    @contextmanager
+    def part(self) -> Generator[None]:
+        """A part of the transaction that is taken back alone if it fails."""
+        before = self.seq, self.changed, self.subject, self.of_run
+        self.run("SAVEPOINT part")
+        try:
+            yield
+        except BaseException:
+            if self._connection.in_transaction:  # a full disk ends all of it
+                self.run("ROLLBACK TO part")
+                self.run("RELEASE part")
+            self.seq, self.changed, self.subject, self.of_run = before
+            raise
+        self.run("RELEASE part")
+
     def text(self, value: str, what: str, limit: int, next_step: str) -> str:
         """Accept a text for storing.
 
@@ -195,7 +213,7 @@ class Writing(Reading):
         value, _ = clean(value)
         if len(value) > limit:
             raise OverLimit.of(what, len(value), limit, next_step)
-        if not self._allow_secrets and (found := credential_in(value)) is not None:
+        if not self.allow_secrets and (found := credential_in(value)) is not None:
             kind, position = found
             raise SecretRefused.found(kind, what, position)
         return value
@@ -249,7 +267,7 @@ class Writing(Reading):
         return None if row is None else (row["digest"], row["seq"])
 
     def remember(self, operation: str, key: str, digest: str, seq: int) -> None:
-        """Keep an idempotency key for ever."""
+        """Keep an idempotency key for ever, in place of what it led to before."""
         self.run(_REMEMBER, {"operation": operation, "key": key, "digest": digest, "seq": seq})
 
     def _bound(self, params: Params) -> Params:

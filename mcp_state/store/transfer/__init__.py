@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import os
+from dataclasses import replace
 from typing import BinaryIO, TypeGuard, cast
 
 import mcp_state
@@ -21,7 +22,7 @@ from mcp_state.models import Exported, Imported
 from mcp_state.store.backup import check_target, put
 from mcp_state.store.handoffs import Handoffs
 from mcp_state.store.noun import Noun
-from mcp_state.store.transaction import Reading
+from mcp_state.store.transaction import Reading, Writing
 from mcp_state.store.transfer.exporting import Exporter
 from mcp_state.store.transfer.lines import Header, LineWriter
 from mcp_state.store.transfer.loading import read_file
@@ -86,7 +87,11 @@ class Transfer(Noun):
         return exported
 
     async def import_file(
-        self, source: str | os.PathLike[str] | BinaryIO, *, progress: Progress | None = None
+        self,
+        source: str | os.PathLike[str] | BinaryIO,
+        *,
+        dry_run: bool = False,
+        progress: Progress | None = None,
     ) -> Imported:
         """Bring what an export holds into the project; nothing that is there is overwritten.
 
@@ -95,7 +100,7 @@ class Transfer(Noun):
         from the one of that name is kept apart as `NAME (from SOURCE)`. A fact falls where what it
         rests on does not hold here, or says something else here. Without a project of its own, the
         caller gets that of the file. The whole file is checked before anything is written, and all
-        of it is one transaction.
+        of it is one transaction; a dry run takes that back at its end.
 
         Raises:
             BadArgument: it is no export, or not as it was written: with the line, and what is
@@ -109,7 +114,13 @@ class Transfer(Noun):
         try:
             if not self.caller.project:
                 self.caller.project, self.caller.how = staging.header.project, "the file"
-            imported = await self.database.write(self.caller, lambda tx: merge(tx, staging, meter))
+
+            def bring(tx: Writing) -> Imported:
+                merged = replace(merge(tx, staging, meter), dry_run=dry_run)
+                tx.changed = tx.changed and not dry_run
+                return merged
+
+            imported = await self.database.write(self.caller, bring)
         finally:
             staging.close()
         meter.end()

@@ -1,0 +1,380 @@
+"""Importing what other tools keep: again, after changes on either side, cut short, and damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Run
+from long_runs import contradictions
+from test_foreign_formats import FILES, blocks, imported, thread
+
+Json = dict[str, Any]
+
+
+def counts(taken: Json) -> tuple[Json, Json, Json, Sequence[str]]:
+    why = [one["why"] for one in taken["not_taken"]]
+    return taken["taken"], taken["changed"], taken["here"], why
+
+
+def issue(name: str, title: str = "", status: str = "open", **more: Any) -> Json:
+    head = {"id": name, "title": title or name, "status": status, "priority": 2}
+    return head | {"created_at": "2026-01-01T00:00:00Z"} | more
+
+
+def beads(folder: Path, *issues: Json) -> Path:
+    file = folder / "issues.jsonl"
+    file.write_text("\n".join(map(json.dumps, issues)), encoding="utf-8")
+    return file
+
+
+def rows(path: str) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(path) as connection:
+        found = connection.execute("SELECT seq, kind, name, operation FROM events").fetchall()
+    connection.close()
+    return found
+
+
+@pytest.mark.parametrize("name", ["beads", "taskmaster", "backlog", "server-memory"])
+def test_a_second_import_changes_nothing_and_says_so(run: Run, path: str, name: str) -> None:
+    first = imported(run, FILES / name)
+    before = rows(path)
+
+    result = run("import", str(FILES / name))
+
+    assert result.stdout.startswith(f"nothing to import from {name}; here already: ")
+    assert imported(run, FILES / name)["here"] == first["taken"]
+    assert rows(path) == before
+    assert contradictions(path) == []
+
+
+@pytest.mark.parametrize("name", ["beads", "taskmaster", "backlog", "server-memory"])
+def test_a_dry_run_says_the_same_and_writes_nothing(run: Run, path: str, name: str) -> None:
+    wanted = imported(run, FILES / name, "--dry-run")
+    assert not Path(path).exists()
+    run("journal", "append", "there is a store")
+    again = imported(run, FILES / name, "--dry-run")
+    assert len(rows(path)) == 1
+
+    taken = imported(run, FILES / name)
+
+    assert wanted["dry_run"] and again["dry_run"] and not taken["dry_run"]
+    for report in (wanted, again, taken):
+        report.pop("event"), report.pop("dry_run"), report.pop("scope")
+    assert wanted == again == taken
+
+
+def test_a_dry_run_of_an_export_says_the_same_and_writes_nothing(
+    run: Run, path: str, tmp_path: Path
+) -> None:
+    run("thread", "set", "fix")
+    file = str(tmp_path / "acme.jsonl")
+    run("export", file)
+
+    wanted = run("import", file, "--project", "other", "--dry-run")
+    assert wanted.stdout.startswith("would import 1 event from acme into other\n")
+    assert len(rows(path)) == 1
+
+    taken = run("import", file, "--project", "other")
+    assert taken.stdout.startswith("imported 1 event from acme into other\n")
+
+
+def test_only_the_new_is_taken_and_what_went_on_there_goes_on_here(
+    run: Run, tmp_path: Path
+) -> None:
+    beads(tmp_path, issue("a"), issue("b"), issue("c"))
+    file = tmp_path / "issues.jsonl"
+    imported(run, file)
+    run("thread", "set", "b", "--next-action", "mine")
+    closed = {"closed_at": "2026-02-01T00:00:00Z", "close_reason": "fixed"}
+    beads(
+        tmp_path,
+        issue("a", status="closed", **closed),
+        issue("b", "Another title"),
+        issue("c"),
+        issue("d", dependencies=[{"depends_on_id": "a", "type": "blocks"}]),
+    )
+
+    taken = imported(run, file)
+
+    assert counts(taken) == (
+        {"thread": 1},
+        {"thread": 1},
+        {"thread": 1},
+        ["it was changed there and here since it was taken; it is left as it is"],
+    )
+    done, mine, new = thread(run, "a"), thread(run, "b"), thread(run, "d")
+    assert (done["status"], done["version"]) == ("done", 2)
+    assert done["evidence"] == "closed in beads on 2026-02-01T00:00:00Z: fixed"
+    assert (mine["title"], mine["next_action"]) == ("b", "mine")
+    assert new["depends_on"] == ["a"]
+
+
+def test_what_was_changed_or_deleted_here_is_not_reset(run: Run, tmp_path: Path) -> None:
+    file = beads(
+        tmp_path, issue("a"), {"_type": "memory", "key": "m", "value": "theirs"}, issue("b")
+    )
+    imported(run, file)
+    run("thread", "set", "a", "--status", "done", "--evidence", "make test: 0")
+    run("memory", "delete", "m")
+
+    assert counts(imported(run, file)) == ({}, {}, {"thread": 2, "block": 1}, [])
+    assert (thread(run, "a")["status"], blocks(run)) == ("done", {})
+
+
+def test_what_was_reopened_there_is_reopened_here(run: Run, tmp_path: Path) -> None:
+    file = beads(tmp_path, issue("a", status="closed"))
+    imported(run, file)
+    beads(tmp_path, issue("a", status="blocked", dependencies=[]))
+
+    assert imported(run, file)["changed"] == {"thread": 1}
+    assert thread(run, "a")["status"] == "blocked"
+    assert imported(run, file)["here"] == {"thread": 1}
+
+
+def test_what_is_here_under_a_name_is_left_alone_and_listed(run: Run, tmp_path: Path) -> None:
+    run("thread", "set", "a", "--title", "mine")
+    run("memory", "set", "m", "mine")
+    file = beads(tmp_path, issue("A"), {"_type": "memory", "key": "M", "value": "theirs"})
+
+    assert counts(imported(run, file)) == (
+        {},
+        {},
+        {},
+        [
+            "a block of this name is here already; it is left as it is",
+            "a thread of this name is here already; it is left as it is",
+        ],
+    )
+    assert (thread(run, "a")["title"], blocks(run)) == ("mine", {"m": "mine"})
+
+
+def test_another_source_with_the_same_names_changes_nothing(run: Run, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    imported(run, beads(tmp_path / "one", issue("a", "first"), issue("same")))
+
+    taken = imported(run, beads(tmp_path / "two", issue("a", "second"), issue("same")))
+
+    why = "another beads source has one of this name, taken before"
+    assert counts(taken) == ({}, {}, {"thread": 1}, [why])
+    assert thread(run, "a")["title"] == "first"
+
+
+def test_a_secret_a_lease_and_a_lock_keep_one_thing_out_and_nothing_else(
+    run: Run, path: str, tmp_path: Path
+) -> None:
+    token = "ghp_" + "a1B2" * 9
+    memory = {"_type": "memory", "key": "m", "value": "one"}
+    file = beads(tmp_path, issue("a"), issue("b"), issue("c", description=token), memory)
+    first = imported(run, file)
+    assert first["taken"] == {"thread": 2, "block": 1}
+    (why,) = first["not_taken"]
+    assert why["what"] == "thread c" and "holds what looks like a GitHub token" in why["why"]
+    assert "--allow-secrets" in run("import", str(file)).stdout
+    run("thread", "claim", "b")
+    run("memory", "lock", "m", "--reason", "final")
+    beads(tmp_path, issue("a", "A2"), issue("b", "B2"), memory | {"value": "two"})
+
+    taken = imported(run, file)
+
+    assert taken["changed"] == {"thread": 1}
+    assert [one["what"] for one in taken["not_taken"]] == ["block m", "thread b"]
+    assert (thread(run, "b")["title"], blocks(run)) == ("b", {"m": "one"})
+    assert token.encode() not in Path(path).read_bytes()
+    assert contradictions(path) == []
+
+
+def test_no_text_is_cut(run: Run, tmp_path: Path) -> None:
+    title, text = "t" * 400, "line\n" * 1000
+    long = "- " + "c" * 3000
+    links = [{"depends_on_id": f"n{n}", "type": "blocks"} for n in range(52)]
+    whole = issue("a", title, description=text, acceptance_criteria=long, dependencies=links)
+    file = beads(tmp_path, whole, *(issue(f"n{n}") for n in range(52)))
+
+    taken = imported(run, file)
+
+    assert [one["what"] for one in taken["not_taken"]] == ["a depends on n50", "a depends on n51"]
+    found = thread(run, "a")
+    assert (len(found["depends_on"]), len(found["title"])) == (50, 300)
+    key = found["note"].rpartition('key="')[2][:-2]
+    kept = run("blob", "get", key).stdout
+    assert all(part in kept for part in (title, text.rstrip("\n"), "c" * 3000))
+
+
+def test_characters_that_cannot_be_stored_are_counted(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "issues.jsonl"
+    file.write_text(json.dumps(issue("a", description="x\ud800y\0")))
+
+    result = run("import", str(file))
+
+    assert "2 characters that cannot be stored became U+FFFD" in result.stderr
+    assert thread(run, "a")["note"].endswith("x\ufffdy\ufffd")
+    assert imported(run, file)["here"] == {"thread": 1}
+
+
+def test_a_kill_in_the_middle_is_made_good_by_running_it_again(path: str, tmp_path: Path) -> None:
+    dependencies = [{"depends_on_id": "i0", "type": "blocks"}]
+    many = [
+        issue(f"i{n}", acceptance_criteria="- [x] a\n- b", dependencies=dependencies if n else [])
+        for n in range(1500)
+    ]
+    file = beads(tmp_path, *many)
+    words = ("-m", "mcp_state", "import", str(file), "--project", "acme", "--db", path)
+    child = subprocess.Popen(
+        [sys.executable, *words], stderr=subprocess.STDOUT, stdout=subprocess.DEVNULL
+    )
+    seen = 0
+    while child.poll() is None and seen < 300:
+        if os.path.exists(path):
+            connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+            (seen,) = connection.execute("SELECT count(*) FROM threads").fetchone()
+            connection.close()
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert 0 < seen < 1500
+
+    done = subprocess.run([sys.executable, *words, "--json"], capture_output=True, check=True)
+
+    report = json.loads(done.stdout)
+    assert report["taken"]["thread"] + report["here"]["thread"] == 1500
+    assert report["taken"]["thread"] > 0 and report["not_taken"] == []
+    with sqlite3.connect(path) as connection:
+        found = connection.execute(
+            "SELECT count(*), sum(criteria), sum(passing), count(DISTINCT name) FROM threads"
+        ).fetchone()
+    connection.close()
+    assert found == (1500, 3000, 1500, 1500)
+    assert contradictions(path) == []
+
+
+# What it is taken for
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "format"),
+    [
+        (
+            "memory.jsonl",
+            '{"type":"relation","from":"a","to":"b","relationType":"r"}',
+            "server-memory",
+        ),
+        ("x.jsonl", json.dumps(issue("a")), "beads"),
+        ("x.json", '{"tasks":[{"id":1,"title":"a"}]}', "taskmaster"),
+        ("x.jsonl", '{"time":"2026-01-01","text":"a"}', "journal"),
+        ("x.json", '[{"time":"2026-01-01","text":"a"}]', "journal"),
+        ("x.md", "# a note", "notes"),
+    ],
+)
+def test_a_file_is_recognised_and_it_is_said_what_it_was_taken_for(
+    run: Run, tmp_path: Path, name: str, text: str, format: str
+) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+
+    result = run("import", str(file))
+
+    assert result.exit_code == 0
+    assert result.stderr == f"note: {file} was taken for {format}; --from says otherwise\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ({"log.md": "## 2026-01-01\nx"}, "may be journal or notes"),
+        ({"a/2026-01-01.md": "x"}, "may be journal or notes"),
+        ({".beads/issues.jsonl": "", "tasks.json": '{"tasks":[]}'}, "may be beads or taskmaster"),
+        ({"a.txt": "x"}, "is a folder with nothing in it that is known here"),
+    ],
+)
+def test_what_may_be_several_things_is_asked_for(
+    run: Run, tmp_path: Path, files: dict[str, str], told: str
+) -> None:
+    for name, text in files.items():
+        file = tmp_path / "in" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    path = file if len(files) == 1 and "/" not in name and name.endswith(".md") else tmp_path / "in"
+
+    result = run("import", str(path))
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"error: bad_argument: {path} {told}. Say ")
+    assert "--from" in result.stderr
+
+
+# Damage
+
+
+@pytest.mark.parametrize(
+    ("format", "name", "data", "told"),
+    [
+        ("taskmaster", "t.json", b'{"tasks": [', "is no JSON: Expecting value, line 1"),
+        ("taskmaster", "t.json", b'{"tasks": 1}', "holds no list of tasks"),
+        ("taskmaster", "t.json", b"[" * 100_000, "is no JSON: it is nested too deeply"),
+        ("taskmaster", "t.json", b'{"a":\n"\xff"}', "is not in UTF-8: line 2, byte 7"),
+        ("journal", "j.md", b"# nothing\n", "has no heading with a date"),
+        ("beads", "b.jsonl", b"", "holds nothing that beads would have"),
+    ],
+)
+def test_damaged_files_are_refused_and_nothing_is_written(
+    run: Run, path: str, tmp_path: Path, format: str, name: str, data: bytes, told: str
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(data)
+
+    result = run("import", str(file), "--from", format)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"error: bad_argument: {file} {told}")
+    assert result.stderr.endswith("Nothing was imported.\n")
+    assert not Path(path).exists()
+
+
+@pytest.mark.parametrize("format", ["server-memory", "beads", "taskmaster", "notes", "journal"])
+def test_a_pipe_is_refused_and_not_waited_for(run: Run, tmp_path: Path, format: str) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    result = run("import", str(pipe), "--from", format)
+
+    told = result.stderr if format != "notes" else result.stdout
+    assert "is no plain file" in told
+
+
+def test_a_file_with_more_than_may_be_read_is_named_with_its_size(run: Run, tmp_path: Path) -> None:
+    with open(tmp_path / "huge.md", "wb") as file:
+        file.truncate(11 << 20)
+    (tmp_path / "a.md").write_text("x")
+
+    taken = imported(run, tmp_path)
+
+    assert counts(taken) == (
+        {"block": 1},
+        {},
+        {},
+        ["holds 11,534,336 bytes, more than 10,485,760"],
+    )
+
+
+def test_a_long_list_of_what_was_not_taken_is_bounded_for_people_and_whole_in_json(
+    run: Run, tmp_path: Path
+) -> None:
+    for number in range(30):
+        (tmp_path / f"{number:02}.png").write_bytes(b"")
+    (tmp_path / "a.md").write_text("x")
+
+    lines = run("import", str(tmp_path), "--dry-run").stdout.splitlines()
+
+    assert lines[1] == "not taken: 30"
+    assert lines[2] == "  00.png: a file: its name does not end in .md"
+    assert lines[22:] == ["  +10 more: --json lists all", lines[-1]]
+    assert len(imported(run, tmp_path)["not_taken"]) == 30
