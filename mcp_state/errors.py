@@ -246,3 +246,9 @@ class SecretRefused(StateError):
             "Leave it out, or say where it is kept instead of what it is. "
             "(A person can start the server with --allow-secrets.)",
         )
+
+
+class ConfigRefused(StateError):
+    """The configuration of a client could not be changed as asked; it was left as it was."""
+
+    code = "config_refused"
