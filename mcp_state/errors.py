@@ -252,3 +252,9 @@ class ConfigRefused(StateError):
     """The configuration of a client could not be changed as asked; it was left as it was."""
 
     code = "config_refused"
+
+
+class NotAnswered(StateError):
+    """The server that was configured does not answer."""
+
+    code = "not_answered"

@@ -15,7 +15,7 @@ LAYERS = (
     ("git", "compaction"),
     ("lookups",),
     ("models",),
-    ("times",),
+    ("times", "install"),
     ("settings",),
     ("store",),
     ("scope",),

@@ -22,6 +22,8 @@ from mcp_state.store.refusals import refused
 
 _COMMANDS: Mapping[str, str] = {
     "serve": "serve",
+    "install": "install",
+    "uninstall": "install",
     "orient": "orient",
     "threads": "threads",
     "thread": "threads",

@@ -1,1 +1,1 @@
-"""What the configuration of each client becomes: texts in, texts out, but for `files` and `proof`."""
+"""What the configurations of clients become: texts in, texts out, but for `files` and `proof`."""

@@ -244,7 +244,9 @@ def _key(text: str, at: int) -> tuple[str, int]:
     """A key, and where its value begins."""
     found = _STRING.match(text, at)
     if found is None:
-        raise Malformed(f"a key in double quotes or }} is expected, not {_seen(text, at)}", text, at)
+        raise Malformed(
+            f"a key in double quotes or }} is expected, not {_seen(text, at)}", text, at
+        )
     colon = _past_gap(text, found.end())
     if text[colon : colon + 1] != ":":
         raise Malformed(f"a colon is expected, not {_seen(text, colon)}", text, colon)

@@ -1,7 +1,7 @@
 """Edits of TOML that keep every other byte.
 
-A table of ours is text at the end of the file, found again by its header. tomlkit renders values and
-edits single statements; given a whole file it moves what stands beside dotted keys into other
+A table of ours is text at the end of the file, found again by its header. tomlkit renders values
+and edits single statements; given a whole file it moves what stands beside dotted keys into other
 tables, so it never is.
 """
 
