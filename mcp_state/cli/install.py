@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import os
 import re
 import shlex
@@ -21,7 +22,7 @@ from mcp_state.cli.output import print_result, print_text
 from mcp_state.errors import BadArgument, ConfigRefused, NotAnswered
 from mcp_state.install import files, plan
 from mcp_state.install.clients import CLIENTS, MINIMAL, Client, Place
-from mcp_state.install.parts import Wish, entry, options_of
+from mcp_state.install.parts import Wish, options_of
 from mcp_state.install.proof import Proof, prove
 
 _TRIES = 3
@@ -40,7 +41,18 @@ def _named(ctx: click.Context, parameter: click.Parameter, name: str) -> str:
     return name
 
 
-_CLIENT = click.argument("client", type=click.Choice(tuple(CLIENTS)))
+def _known(ctx: click.Context, parameter: click.Parameter, name: str) -> str:
+    if name in CLIENTS:
+        return name
+    near = difflib.get_close_matches(name.lower(), CLIENTS, 1)
+    hint = f"Did you mean {near[0]}? " if near else ""
+    raise BadArgument(
+        f"there is no client {name!r}" if name else f"{ctx.command_path} needs a client",
+        f"{hint}It is one of {', '.join(CLIENTS)}.",
+    )
+
+
+_CLIENT = click.argument("client", default="", metavar="CLIENT", callback=_known)
 _SHARED = (
     click.option(
         "--name", default="state", show_default=True, callback=_named, help="Name of the server."
@@ -178,7 +190,8 @@ def uninstall(
 ) -> None:
     """Remove from CLIENT what `mcp-state install` put there: server, hooks, permissions, block.
 
-    What others wrote stays as it is, and so does the store.
+    What others wrote stays as it is, and so does the store. CLIENT is codex, claude-code,
+    claude-desktop, cursor, vscode or gemini.
     """
     wish = Wish(
         client=CLIENTS[client],
@@ -196,8 +209,7 @@ def uninstall(
         return
     changed = _carry_out(planned)
     notes: list[str] = []
-    left = entry(wish, files.read(wish.file) or "")
-    if left is not None:
+    if plan.current(wish, files.read) is not None:
         notes.append(f"left: the server {name!r} in {wish.file} is not mcp-state")
     done = words.Done(client, changed, notes)
     print_result(done, "\n".join(words.told(done, CLIENTS[client])), as_json=as_json)
@@ -242,8 +254,8 @@ def _with_tools(wish: Wish, allow_writes: bool) -> Wish:
     """The wish with the tools that shall run without being asked for."""
     from mcp_state import toolset
 
-    found = entry(wish, files.read(wish.file) or "") if wish.file.exists() else None
-    options = {**(options_of((found or {}).get("args", []))), **wish.options}
+    found = plan.current(wish, files.read) or {}
+    options = {**options_of(found.get("args", [])), **wish.options}
     tools = toolset.load(options.get("--toolset", "coding")).tools
     reading = tuple(spec.name for spec in tools if not spec.writes)
     writing = tuple(spec.name for spec in tools if spec.writes) if allow_writes else ()
@@ -311,7 +323,7 @@ def _snippets(wish: Wish) -> Iterator[str]:
 
 
 def _installed(wish: Wish) -> Mapping[str, Any]:
-    found = entry(wish, files.read(wish.file) or "")
+    found = plan.current(wish, files.read)
     assert found is not None
     return found
 

@@ -13,7 +13,7 @@ from mcp_state.install.parts import Wish
 from mcp_state.install.plan import Change
 from mcp_state.install.proof import Proof
 
-_CACHE = re.compile(r"[/\\](?:archive-v\d+|builds-v\d+|environments-v\d+|pipx[/\\]\.?cache)[/\\]")
+_CACHE = re.compile(r"[/\\](?:(?:archive|builds|environments)-v\d+|pipx[/\\]\.?cache)[/\\]")
 _WIDEST = 160
 
 
@@ -88,8 +88,8 @@ def notes(wish: Wish, found: Mapping[str, Any]) -> Iterator[str]:
         yield "hooks: Codex skips hooks that are not trusted; these are, by the hashes shown above"
     if _CACHE.search(found["command"]):
         yield (
-            f"warning: {found['command']} lies in a cache that gets cleaned; install mcp-state with "
-            "`uv tool install` or `pipx install`, then run this again"
+            f"warning: {found['command']} lies in a cache that gets cleaned; install mcp-state "
+            "with `uv tool install` or `pipx install`, then run this again"
         )
     if client.name == "claude-desktop" and wish.config is None and store_packages(wish.place):
         yield f"place: Claude Desktop of the Windows Store reads {wish.file}, not %APPDATA%"

@@ -47,9 +47,10 @@ def remove(text: str) -> str:
     if found is None:
         return text
     before, after = text[: found.start()], text[found.end() :]
-    for _ in range(1 if after else 2):
+    lines = 1 if after else 2  # a file without a last line end stays one
+    for _ in range(lines if before.endswith(("\n\n", "\n\r\n")) else lines - 1):
         before = before.removesuffix("\n").removesuffix("\r")
-    return before + (after if before else after.removeprefix("\r").removeprefix("\n"))
+    return before + after.removeprefix("\r").removeprefix("\n")
 
 
 def _find(text: str) -> re.Match[str] | None:

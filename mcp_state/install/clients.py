@@ -40,8 +40,10 @@ class Client:
     """A client: names, files, and what it does with servers.
 
     `first` is what an entry gets once, besides its command; a person may change it. `limit` is how
-    many seconds a server may take to start. `folder` is the working directory of its servers; empty
-    for that of the session. `minimal` clients keep most of the environment to themselves.
+    many seconds a server may take to start. `approval` says which tools run without being asked
+    for; it has a place for those that write where files can permit that (`permits`). `folder` is
+    the working directory of its servers; empty for that of the session. `minimal` clients keep most
+    of the environment to themselves.
     """
 
     name: str
@@ -141,7 +143,7 @@ CLIENTS: Mapping[str, Client] = {
             title="Cursor",
             config=lambda place: place.home / ".cursor" / "mcp.json",
             servers="mcpServers",
-            approval="Cursor asks for every tool that is not in its allowlist (Settings, Auto-run)",
+            approval="Cursor asks for a tool that is not in its allowlist (Settings, Auto-run)",
             first={"type": "stdio"},
         ),
         Client(
@@ -149,7 +151,7 @@ CLIENTS: Mapping[str, Client] = {
             title="VS Code",
             config=lambda place: place.application_data() / "Code" / "User" / "mcp.json",
             servers="servers",
-            approval="VS Code runs the tools that read unasked, and asks for those that write",
+            approval="VS Code asks for a tool until it is allowed; it is told which only read",
             first={"type": "stdio"},
             minimal=False,
         ),

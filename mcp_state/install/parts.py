@@ -49,6 +49,13 @@ class Wish:
         return self.config or self.client.config(self.place)
 
     @property
+    def instruction_files(self) -> list[Path]:
+        """The usual file with instructions, if the client has one, and the one that is named."""
+        usual = self.client.instructions
+        found = [] if usual is None else [usual(self.place)]
+        return found if self.instructions in (None, *found) else [*found, self.instructions]
+
+    @property
     def entry_path(self) -> tuple[str, str]:
         """Where the entry stands in that file."""
         return (self.client.servers, self.name)
@@ -85,19 +92,10 @@ def parts(wish: Wish, text: Text) -> list[Part]:
             found.append(_gemini_policy(wish))
         case _:
             pass
-    usual = wish.client.instructions
-    files = {usual(wish.place) if usual else None, wish.instructions} - {None}
-    found += [
-        Part(
-            cast(Path, one),
-            "instructions",
-            block.put,
-            block.remove,
-            wanted=one == wish.instructions,
-            private=False,
-        )
-        for one in files
-    ]
+    for path in wish.instruction_files:
+        wanted = path == wish.instructions
+        part = Part(path, "instructions", block.put, block.remove, wanted=wanted, private=False)
+        found.append(part)
     return found
 
 
@@ -182,8 +180,8 @@ def _codex_hooks(wish: Wish, text: Text) -> list[Part]:
 
     Where some are in the configuration already, ours go there: it complains about both.
     """
-    config, own = wish.file, codex_home(wish.place) / "hooks.json"
     home = codex_home(wish.place)
+    config, own = home / "config.toml", home / "hooks.json"
     if "CODEX_HOME" in wish.place.environment:
         home = home.resolve()
 

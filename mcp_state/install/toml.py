@@ -269,6 +269,8 @@ def _cut(text: str, start: int, end: int) -> str:
         before = before.removesuffix(newline)
         if not text[start:end].endswith("\n"):
             before = before.removesuffix(newline)
+    elif not before.removeprefix(BOM):
+        after = after.removeprefix(newline)
     return before + after
 
 
