@@ -254,3 +254,15 @@ class SecretRefused(StateError):
             "Leave it out, or say where it is kept instead of what it is."
             + either(" (A person can start the server with --allow-secrets.)", ""),
         )
+
+
+class ConfigRefused(StateError):
+    """The configuration of a client could not be changed as asked; it was left as it was."""
+
+    code = "config_refused"
+
+
+class NotAnswered(StateError):
+    """The server that was configured does not answer."""
+
+    code = "not_answered"

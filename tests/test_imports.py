@@ -16,7 +16,7 @@ LAYERS = (
     ("git", "compaction"),
     ("lookups",),
     ("models",),
-    ("times",),
+    ("times", "install"),
     ("settings",),
     ("store",),
     ("scope",),

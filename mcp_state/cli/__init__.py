@@ -23,6 +23,8 @@ from mcp_state.store.refusals import refused
 
 _COMMANDS: Mapping[str, str] = {
     "serve": "serve",
+    "install": "install",
+    "uninstall": "install",
     "orient": "orient",
     "hook": "hook",
     "threads": "threads",

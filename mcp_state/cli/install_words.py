@@ -1,0 +1,97 @@
+"""What an installation says: what it changed, what to know, how to undo it."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_state.install.clients import Client, store_packages
+from mcp_state.install.parts import Wish
+from mcp_state.install.plan import Change
+from mcp_state.install.proof import Proof
+
+_CACHE = re.compile(r"[/\\](?:(?:archive|builds|environments)-v\d+|pipx[/\\]\.?cache)[/\\]")
+_WIDEST = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A file that changes: what in it, in which lines, and where the copy of it is.
+
+    `gone` if it was removed, since nothing was left in it.
+    """
+
+    path: str
+    what: Sequence[str]
+    lines: Sequence[str]
+    backup: str = ""
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What an installation did, and what to know about it."""
+
+    client: str
+    changed: Sequence[Changed]
+    notes: Sequence[str] = ()
+    undo: str = ""
+    proof: Proof | None = None
+
+
+def changed(change: Change, backup: str = "", around: int = 0) -> Changed:
+    """A change as it is told; with lines around it, as a unified diff."""
+    before, after = ((text or "").splitlines() for text in (change.before, change.after))
+    name = str(change.path)
+    lines = [*difflib.unified_diff(before, after, name, name, lineterm="", n=around)]
+    if not around:
+        lines = [line for line in lines[2:] if not line.startswith("@@")]
+    return Changed(name, tuple(change.what), tuple(lines), backup, change.after is None)
+
+
+def told(done: Done, client: Client) -> Iterator[str]:
+    """All of it, in lines."""
+    for one in done.changed:
+        yield f"{'removed' if one.gone else 'changed'} {one.path}: {', '.join(one.what)}"
+        yield from (f"    {line[:_WIDEST]}" for line in one.lines)
+        if one.backup:
+            yield f"    what was there: {one.backup}"
+    if not done.changed:
+        yield f"nothing to change in {client.title}"
+    yield from done.notes
+    if done.proof is not None:
+        proof = done.proof
+        yield (
+            f"answered: start {proof.start:.1f} s, orient {proof.orient:.1f} s, "
+            f"{len(proof.tools)} tools; start-up limit {client.limit:g} s"
+        )
+    if done.undo:
+        yield f"to undo it: {done.undo}"
+
+
+def notes(wish: Wish, found: Mapping[str, Any]) -> Iterator[str]:
+    """What to know about the entry that is there now."""
+    client = wish.client
+    writing = (
+        "the others too" if wish.writing else "asks for the others; --allow-writes changes that"
+    )
+    yield f"approval: {client.approval.format(writing=writing)}"
+    if client.folder and "--project" not in found["args"]:
+        yield (
+            f"project: {client.title} works in no directory, so reads list the projects and writes "
+            "have to name one; --project NAME chooses one for all"
+        )
+    if wish.hooks and client.name == "codex":
+        yield "hooks: Codex skips hooks that are not trusted; these are, by the hashes shown above"
+    if _CACHE.search(found["command"]):
+        yield (
+            f"warning: {found['command']} lies in a cache that gets cleaned; install mcp-state "
+            "with `uv tool install` or `pipx install`, then run this again"
+        )
+    if client.name == "claude-desktop" and wish.config is None and store_packages(wish.place):
+        yield f"place: Claude Desktop of the Windows Store reads {wish.file}, not %APPDATA%"
+    if client.name in ("claude-desktop", "cursor", "vscode"):
+        yield f"restart {client.title} to load it"

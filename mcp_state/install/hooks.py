@@ -1,0 +1,198 @@
+"""Our hooks among those of others, in the form that Claude Code and Codex share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from mcp_state.errors import ConfigRefused
+from mcp_state.install import jsonc, toml
+
+EVENTS: Mapping[str, str] = {
+    "SessionStart": "session-start",
+    "PreCompact": "pre-compact",
+    "Stop": "stop",
+    "SubagentStart": "subagent-start",
+}
+_SECONDS = 5  # the hook ends itself after two; the rest is for a slow shell
+_OURS = re.compile(r"""(?:^|[\s/\\'"])mcp[-_]state(?:\.exe)?['"]?\s+hook\s+([a-z-]+)""")
+
+Groups = Sequence[Mapping[str, Any]]
+
+
+def command(program: Sequence[str], event: str, options: Mapping[str, str]) -> str:
+    """The line that a client's shell runs at an event."""
+    words = [*program, "hook", EVENTS[event]]
+    for option in ("--db", "--agent", "--project"):
+        if option in options:
+            words += [option, options[option]]
+    return shlex.join(words)
+
+
+def put(text: str, commands: Mapping[str, str]) -> str:
+    """The JSON with one hook of ours for each event."""
+    for event, line in commands.items():
+        path = ("hooks", event)
+        groups = _groups(jsonc.read(text, path), event)
+        place = next(_ours(groups, event), None)
+        if place is None:
+            text = jsonc.append(text, path, _group(line))
+        else:
+            changed = _changed(groups[place[0]], place[1], line)
+            text = jsonc.replace_item(text, path, place[0], changed)
+    return text
+
+
+def remove(text: str) -> str:
+    """The JSON without hooks of ours; those of others in the same lists stay."""
+    for event in EVENTS:
+        path = ("hooks", event)
+        while True:
+            groups = _groups(jsonc.read(text, path), event)
+            place = next(_ours(groups, event), None)
+            if place is None:
+                break
+            at, handler = place
+            rest = [one for n, one in enumerate(groups[at]["hooks"]) if n != handler]
+            if rest:
+                text = jsonc.replace_item(text, path, at, {**groups[at], "hooks": rest})
+            else:
+                text = jsonc.remove_item(text, path, at)
+    return text
+
+
+def in_toml(text: str) -> bool:
+    """Whether hooks stand in config.toml: there or in hooks.json, but not in both."""
+    hooks = toml.read(text, ("hooks",))
+    return isinstance(hooks, dict) and bool(cast(dict[str, Any], hooks).keys() - {"state"})
+
+
+def put_toml(text: str, commands: Mapping[str, str]) -> str:
+    """The TOML with one hook of ours for each event."""
+    for event, line in commands.items():
+        if event in _places(toml.read(text, ("hooks",))):
+            text = _remove_toml_event(text, event)
+        header = f"[[hooks.{event}]]\n[[hooks.{event}.hooks]]\n"
+        text = toml.add(text, header + toml.lines_of(_group(line)["hooks"][0]))
+    return text
+
+
+def remove_toml(text: str) -> str:
+    """The TOML without hooks of ours."""
+    for event in EVENTS:
+        while event in _places(toml.read(text, ("hooks",))):
+            text = _remove_toml_event(text, event)
+    return text
+
+
+def trust(config: str, file: str, hooks: Any) -> str:
+    """The configuration of Codex that trusts our hooks among these, which stand in a file.
+
+    It runs no hook that is not trusted, and says nothing about it.
+    """
+    for event, (at, handler) in _places(hooks).items():
+        key = _trust_key(file, event, at, handler)
+        hashed = _trusted_hash(event, hooks[event][at], handler)
+        config = toml.put(config, ("hooks", "state", key), {"trusted_hash": hashed})
+    return config
+
+
+def distrust(config: str, file: str, hooks: Any) -> str:
+    """The configuration of Codex as it has to be once our hooks among these are removed.
+
+    The trust of a hook is kept by its place, so those behind ours move.
+    """
+    for event, (at, handler) in _places(hooks).items():
+        path = ("hooks", "state", _trust_key(file, event, at, handler))
+        config = toml.remove(config, path)
+        alone = len(hooks[event][at]["hooks"]) == 1
+        moved = range(at + 1, len(hooks[event])) if alone else ()
+        for group in moved:
+            for number, _ in enumerate(_items(_get(hooks[event][group], "hooks"))):
+                path = ("hooks", "state", _trust_key(file, event, group, number))
+                config = toml.rename(config, path, _trust_key(file, event, group - 1, number))
+    return config
+
+
+def _places(hooks: Any) -> dict[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = {}
+    for event in EVENTS:
+        place = next(_ours(_groups(_get(hooks, event), event), event), None)
+        if place is not None:
+            found[event] = place
+    return found
+
+
+def _remove_toml_event(text: str, event: str) -> str:
+    at, _ = _places(toml.read(text, ("hooks",)))[event]
+    heads = [one for one in toml.scan(text) if one.header and one.path == ("hooks", event)]
+    if len(heads) <= at:
+        raise ConfigRefused(
+            f"hooks.{event} is written as one value, which this cannot edit",
+            "Nothing was written. Remove the hook of mcp-state from it by hand.",
+        )
+    return toml.remove_tables(text, [heads[at]])
+
+
+def _group(line: str) -> dict[str, Any]:
+    return {"hooks": [{"type": "command", "command": line, "timeout": _SECONDS}]}
+
+
+def _changed(group: Mapping[str, Any], handler: int, line: str) -> dict[str, Any]:
+    handlers = list(group["hooks"])
+    handlers[handler] = {**handlers[handler], "command": line}
+    return {**group, "hooks": handlers}
+
+
+def _get(data: Any, key: str) -> Any:
+    return cast(dict[str, Any], data).get(key) if isinstance(data, dict) else None
+
+
+def _items(data: Any) -> list[Any]:
+    return cast(list[Any], data) if isinstance(data, list) else []
+
+
+def _groups(found: Any, event: str) -> Groups:
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise ConfigRefused(
+            f"hooks.{event} is not a list",
+            "Nothing was written. Correct it, then run this again.",
+        )
+    return cast(Groups, found)
+
+
+def _ours(groups: Groups, event: str) -> Iterator[tuple[int, int]]:
+    """The places of our hooks: the group, and the handler in it."""
+    for at, group in enumerate(groups):
+        for number, one in enumerate(_items(_get(group, "hooks"))):
+            line = _get(one, "command")
+            found = _OURS.search(line) if isinstance(line, str) else None
+            if found is not None and found[1] == EVENTS[event]:
+                yield at, number
+
+
+def _snake(event: str) -> str:
+    return EVENTS[event].replace("-", "_")
+
+
+def _trust_key(file: str, event: str, group: int, handler: int) -> str:
+    """Under which name Codex keeps that a hook is trusted."""
+    return f"{file}:{_snake(event)}:{group}:{handler}"
+
+
+def _trusted_hash(event: str, group: Mapping[str, Any], handler: int) -> str:
+    """What Codex compares a hook with, to know that it is the one that was trusted."""
+    one = dict(group["hooks"][handler])
+    kept = {key: one[key] for key in ("command", "statusMessage", "type") if key in one}
+    kept |= {"timeout": one.get("timeout", 600), "async": one.get("async", False)}
+    identity = {"event_name": _snake(event), "hooks": [kept]}
+    if "matcher" in group and event != "Stop":
+        identity["matcher"] = group["matcher"]
+    shown = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return f"sha256:{hashlib.sha256(shown.encode()).hexdigest()}"

@@ -1,0 +1,282 @@
+"""What an installation consists of: the parts of each client, which can be put and removed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from mcp_state.errors import ConfigRefused
+from mcp_state.install import block, hooks, jsonc, toml
+from mcp_state.install.clients import Client, Place, claude_home, codex_home, gemini_home
+
+_PROGRAM = re.compile(r"mcp[-_]state(?:\.exe)?")
+_OPTIONS = ("--db", "--agent", "--project", "--toolset")
+_EVENTS = tuple(("hooks", event) for event in hooks.EVENTS)
+_POLICY_HEAD = "# Made by `mcp-state install gemini`"
+
+Text = Callable[[Path], str]
+Edit = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked for.
+
+    `options` are those of `serve` that were given; what an entry has besides stays, and a new one
+    gets `defaults` too. `reading` and `writing` are the tools that shall run without being asked
+    for. `config` and `instructions` are files, if others than the usual ones are meant.
+    """
+
+    client: Client
+    place: Place
+    name: str = "state"
+    program: Sequence[str] = ("mcp-state",)
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+    defaults: Mapping[str, str] = field(default_factory=dict[str, str])
+    reading: Sequence[str] = ()
+    writing: Sequence[str] = ()
+    hooks: bool = False
+    config: Path | None = None
+    instructions: Path | None = None
+
+    @property
+    def file(self) -> Path:
+        """The file with the servers."""
+        return self.config or self.client.config(self.place)
+
+    @property
+    def instruction_files(self) -> list[Path]:
+        """The usual file with instructions, if the client has one, and the one that is named."""
+        usual = self.client.instructions
+        found = [] if usual is None else [usual(self.place)]
+        return found if self.instructions in (None, *found) else [*found, self.instructions]
+
+    @property
+    def entry_path(self) -> tuple[str, str]:
+        """Where the entry stands in that file."""
+        return (self.client.servers, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One thing in one file: how it gets there, and how it goes.
+
+    `containers` are the paths in JSON that may be empty when it is gone.
+    """
+
+    path: Path
+    what: str
+    put: Edit
+    remove: Edit
+    containers: Sequence[tuple[str, ...]] = ()
+    wanted: bool = True
+    private: bool = True
+
+
+def parts(wish: Wish, text: Text) -> list[Part]:
+    """The parts of an installation, in the order in which they are put.
+
+    `text` gives a file as it will be, with the parts before this one.
+    """
+    found = [_server(wish)]
+    match wish.client.name:
+        case "codex":
+            found += _codex_hooks(wish, text)
+        case "claude-code":
+            found += _claude_settings(wish, text)
+        case "gemini":
+            found.append(_gemini_policy(wish))
+        case _:
+            pass
+    for path in wish.instruction_files:
+        wanted = path == wish.instructions
+        part = Part(path, "instructions", block.put, block.remove, wanted=wanted, private=False)
+        found.append(part)
+    return found
+
+
+def entry(wish: Wish, text: str) -> dict[str, Any] | None:
+    """The entry under the name of ours, whoever runs there."""
+    read = toml.read if wish.client.toml else jsonc.read
+    found = read(text, wish.entry_path)
+    if found is None or isinstance(found, dict):
+        return cast("dict[str, Any] | None", found)
+    raise ConfigRefused(
+        f"{'.'.join(wish.entry_path)} is no entry of a server",
+        "Nothing was written. Remove it, or choose another name with --name.",
+    )
+
+
+def is_ours(found: Mapping[str, Any]) -> bool:
+    """Whether an entry runs mcp-state, in whatever way."""
+    words = [found.get("command"), *_strings(found.get("args"))]
+    names = [re.split(r"[/\\]", one)[-1] for one in words if isinstance(one, str)]
+    return "serve" in names and any(_PROGRAM.fullmatch(one) for one in names)
+
+
+def wanted_entry(wish: Wish, found: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The entry as it shall be; what a person changed in it stays."""
+    args = _strings((found or {}).get("args"))
+    served = args[args.index("serve") :] if "serve" in args else ["serve"]
+    for option, value in {**({} if found else wish.defaults), **wish.options}.items():
+        if option in served[:-1]:
+            served[served.index(option) + 1] = value
+        else:
+            served += [option, value]
+    made = {"command": wish.program[0], "args": [*wish.program[1:], *served]}
+    if found is not None:
+        return made
+    first = dict(wish.client.first)
+    kind = {"type": first.pop("type")} if "type" in first else {}
+    return {**kind, **made, **first}
+
+
+def options_of(args: Sequence[str]) -> dict[str, str]:
+    """The options that an entry gives to `serve`, which its hooks need too."""
+    return {one: args[at + 1] for at, one in enumerate(args[:-1]) if one in _OPTIONS}
+
+
+def _server(wish: Wish) -> Part:
+    def put(text: str) -> str:
+        found = entry(wish, text)
+        if found is not None and not is_ours(found):
+            runs = found.get("command") or found.get("url") or "something else"
+            raise ConfigRefused(
+                f"the server {wish.name!r} there is not mcp-state, it runs {runs}",
+                "Nothing was written. Choose another name with --name NAME, or remove it first.",
+            )
+        new = wanted_entry(wish, found)
+        if wish.client.toml:
+            return toml.put(text, wish.entry_path, new)
+        if found is None:
+            return jsonc.put(text, wish.entry_path, new)
+        for key, value in new.items():
+            text = jsonc.put(text, (*wish.entry_path, key), value)
+        return text
+
+    def remove(text: str) -> str:
+        found = entry(wish, text)
+        if found is None or not is_ours(found):
+            return text
+        return (toml.remove if wish.client.toml else jsonc.remove)(text, wish.entry_path)
+
+    containers = () if wish.client.toml else ((wish.client.servers,),)
+    return Part(wish.file, f"server {wish.name}", put, remove, containers)
+
+
+def _hook_lines(wish: Wish, text: Text) -> dict[str, str]:
+    """The command of each hook: it works on the store and the project of the server."""
+    found = entry(wish, text(wish.file)) or wanted_entry(wish, None)
+    options = options_of(_strings(found.get("args")))
+    return {one: hooks.command(wish.program, one, options) for one in hooks.EVENTS}
+
+
+def _codex_hooks(wish: Wish, text: Text) -> list[Part]:
+    """Codex reads hooks from a file of their own or from its configuration, and runs trusted ones.
+
+    Where some are in the configuration already, ours go there: it complains about both.
+    """
+    home = codex_home(wish.place)
+    config, own = home / "config.toml", home / "hooks.json"
+    if "CODEX_HOME" in wish.place.environment:
+        home = home.resolve()
+
+    def inside() -> Any:
+        return toml.read(text(config), ("hooks",))
+
+    def outside() -> Any:
+        return jsonc.read(text(own), ("hooks",))
+
+    def key(path: Path) -> str:
+        return os.fspath(home / path.name)
+
+    def trust(settings: str) -> str:
+        settings = hooks.trust(settings, key(config), inside())
+        return hooks.trust(settings, key(own), outside())
+
+    def distrust(settings: str) -> str:
+        settings = hooks.distrust(settings, key(config), inside())
+        return hooks.distrust(settings, key(own), outside())
+
+    def put_inside(settings: str) -> str:
+        return (
+            hooks.put_toml(settings, _hook_lines(wish, text))
+            if hooks.in_toml(settings)
+            else settings
+        )
+
+    def put_outside(settings: str) -> str:
+        if hooks.in_toml(text(config)):
+            return hooks.remove(settings)
+        return hooks.put(settings, _hook_lines(wish, text))
+
+    return [
+        Part(config, "hooks", put_inside, hooks.remove_toml, wanted=wish.hooks),
+        Part(own, "hooks", put_outside, hooks.remove, _EVENTS, wanted=wish.hooks),
+        Part(config, "trust of the hooks", trust, distrust, wanted=wish.hooks),
+    ]
+
+
+def _claude_settings(wish: Wish, text: Text) -> list[Part]:
+    path, server = ("permissions", "allow"), f"mcp__{wish.name}"
+    settings = claude_home(wish.place) / "settings.json"
+
+    def allow(text: str) -> str:
+        for tool in (*wish.reading, *wish.writing):
+            allowed = set(_strings(jsonc.read(text, path)))
+            if not {f"{server}__{tool}", server, f"{server}__*"} & allowed:
+                text = jsonc.append(text, path, f"{server}__{tool}")
+        return text
+
+    def disallow(text: str) -> str:
+        allowed: Any = jsonc.read(text, path)
+        rules = cast(list[Any], allowed) if isinstance(allowed, list) else []
+        for at in reversed(range(len(rules))):
+            if rules[at] == server or str(rules[at]).startswith(f"{server}__"):
+                text = jsonc.remove_item(text, path, at)
+        return text
+
+    def put_hooks(settings: str) -> str:
+        return hooks.put(settings, _hook_lines(wish, text))
+
+    return [
+        Part(settings, "permissions", allow, disallow, (path,)),
+        Part(settings, "hooks", put_hooks, hooks.remove, _EVENTS, wanted=wish.hooks),
+    ]
+
+
+def _gemini_policy(wish: Wish) -> Part:
+    """A file of our own, with the rule by which tools run without being asked for."""
+    suffix = "" if wish.name == "state" else f"-{wish.name}"
+    path = gemini_home(wish.place) / "policies" / f"mcp-state{suffix}.toml"
+
+    def put(text: str) -> str:
+        if text and not text.startswith(_POLICY_HEAD):
+            raise ConfigRefused(
+                "it is not from `mcp-state install`",
+                "Nothing was written. Move it away, or choose another name with --name.",
+            )
+        if text and not wish.writing:
+            return text
+        only = "" if wish.writing else "toolAnnotations = { readOnlyHint = true }\n"
+        which = "all tools run" if wish.writing else "tools that only read run"
+        return (
+            f"{_POLICY_HEAD}: {which} without being asked for.\n"
+            f'[[rule]]\nmcpName = "{wish.name}"\ntoolName = "*"\n{only}decision = "allow"\n'
+            "priority = 100\n"
+        )
+
+    return Part(path, "policy", put, lambda text: "" if text.startswith(_POLICY_HEAD) else text)
+
+
+def _strings(found: Any) -> list[str]:
+    """The strings of what should be a list of them."""
+    return (
+        [one for one in cast(list[Any], found) if isinstance(one, str)]
+        if isinstance(found, list)
+        else []
+    )
