@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import tempfile
 from pathlib import Path
 
@@ -30,7 +31,8 @@ async def test_a_recipe_goes_as_it_says(path: Path, tmp_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    for recipe in RECIPES:
+    chosen = [ROOT / name for name in sys.argv[1:]] or RECIPES
+    for recipe in chosen:
         with tempfile.TemporaryDirectory() as directory:
             text = recipe.read_text(encoding="utf-8")
             renewed = asyncio.run(played(text, Path(directory) / "stage"))
