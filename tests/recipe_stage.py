@@ -16,6 +16,7 @@ from pathlib import Path
 
 import mcp_types as types
 from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
 from recipes import (
     HERE,
     Call,
@@ -57,18 +58,19 @@ git commit --quiet --message 'Begin the shop'
 class Session:
     """A session of an agent: a client of the SDK, and its own server process."""
 
-    def __init__(self, server: StdioServerParameters, pid: Path) -> None:
+    def __init__(self, server: StdioServerParameters, pid: Path, log: Path) -> None:
         self._pid = pid
         self._over = asyncio.Event()
         self._client: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
-        self._life = asyncio.create_task(self._live(server))
+        self._life = asyncio.create_task(self._live(server, log))
 
-    async def _live(self, server: StdioServerParameters) -> None:
+    async def _live(self, server: StdioServerParameters, log: Path) -> None:
         """In a task of its own, since sessions end in any order."""
         try:
-            async with Client(server) as client:
-                self._client.set_result(client)
-                await self._over.wait()
+            with log.open("a", encoding="utf-8") as errors:
+                async with Client(stdio_client(server, errors)) as client:
+                    self._client.set_result(client)
+                    await self._over.wait()
         except BaseException as problem:
             if self._client.done():
                 raise
@@ -189,7 +191,7 @@ class Stage:
             env={**self._environment(machine), "MCP_STATE_RECIPE_PID": str(pid)},
             cwd=self._directory(machine),
         )
-        return Session(server, pid)
+        return Session(server, pid, self.root / "servers.log")
 
     async def _type(self, command: Command, *, must_work: bool = False) -> str:
         self.home(command.machine)

@@ -20,7 +20,7 @@ _FENCE = re.compile(r"```(\S*)(?: file=(\S+))?")
 _CALL = re.compile(r"([a-z][\w-]*)(#\d+)?(?:@(\w+))?> (\w+)(?: (\{.*))?")
 _COMMAND = re.compile(r"([a-z]\w*)?\$ (.+)")
 _HAPPENS = re.compile(r"--- (.+)")
-_LOOP = re.compile(r"for (\w+) in (\d+) \.\. (\d+):")
+_LOOP = re.compile(r"for (\w+) in (\d+) \.\. (\d+)(?: by (\d+))?:")
 _INSTALL = re.compile(r"mcp-state install (\S+)((?: --\S+(?: [^-\s]\S*)?)*)")
 _SCOPE = re.compile(r"\[.+ · event [\d,]+\]")
 _TOOLS = {spec.name for spec in ALL_TOOLS}
@@ -240,7 +240,7 @@ def _loop(lines: Sequence[str], line: int) -> Loop:
     found = _LOOP.fullmatch(lines[0].removeprefix("--- "))
     if found is None:
         raise Unplayable(line, "a loop is written `--- for name in 001 .. 300:`, its end `---`")
-    numbers = range(int(found[2]), int(found[3]) + 1)
+    numbers = range(int(found[2]), int(found[3]) + 1, int(found[4] or 1))
     values = tuple(str(number).zfill(len(found[2])) for number in numbers)
     body: list[str] = []
     for text in lines[1:]:  # a line that is indented more goes on with the one before it
