@@ -23,12 +23,12 @@ ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
 STAGE = Path(sys.argv[1])
 
 
-def now(_: times.Clock) -> datetime:
+def now(self: times.Clock) -> datetime:
     """What time it is on the stage."""
     return datetime.fromisoformat((STAGE / "now").read_text(encoding="utf-8"))
 
 
-def new_id(_: times.Clock, prefix: str) -> str:
+def new_id(self: times.Clock, prefix: str) -> str:
     """The next id with this prefix, of all processes on the stage."""
     counter = STAGE / f"made-{prefix}"
     number = counter.stat().st_size if counter.exists() else 0
