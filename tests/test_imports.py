@@ -24,6 +24,7 @@ LAYERS = (
     ("render", "render_runs", "render_handoffs", "render_blobs", "render_facts"),
     ("orient",),
     ("api",),
+    ("web",),
     ("tools",),
     ("toolset",),
     ("transport",),

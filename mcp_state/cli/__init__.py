@@ -38,6 +38,7 @@ _COMMANDS: Mapping[str, str] = {
     "projects": "projects",
     "export": "transfer",
     "import": "transfer",
+    "web": "web",
     "doctor": "upkeep",
     "backup": "upkeep",
     "restore": "upkeep",

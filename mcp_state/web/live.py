@@ -1,0 +1,110 @@
+"""Telling open pages that the project changed, whoever changed it.
+
+One watcher looks at the number of changes in the store, which is one row, for all who listen, and
+only while somebody does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+
+from mcp_state.api import State
+from mcp_state.errors import StateError, StoreBusy
+from mcp_state.models import Actor, Caller
+from mcp_state.store.database import Database
+from mcp_state.web.views import to_json
+
+_CHANGES = "SELECT changes FROM store"
+_PAUSE = 0.2
+_HEARTBEAT = 15.0
+MOST_LISTENERS = 32
+
+
+class Live:
+    """The changes of one store, for those who listen."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._listeners: set[asyncio.Event] = set()
+        self._watcher: asyncio.Task[None] | None = None
+        self._is_over = False
+
+    @property
+    def listeners(self) -> int:
+        """How many listen."""
+        return len(self._listeners)
+
+    async def events(self, state: State) -> AsyncGenerator[bytes]:
+        """Server-sent events: `change` with the project's event number, at first and on a change.
+
+        `problem` with an error instead, while the store cannot be read.
+
+        Raises:
+            StoreBusy: too many listen already.
+        """
+        if len(self._listeners) >= MOST_LISTENERS:
+            raise StoreBusy(
+                f"{MOST_LISTENERS} pages listen to this server already",
+                "Close one of them; until then, reload this one to see changes.",
+            )
+        woken = asyncio.Event()
+        self._listeners.add(woken)
+        if self._watcher is None:
+            self._watcher = asyncio.create_task(self._watch())
+        last = b""
+        try:
+            while not self._is_over:
+                woken.clear()
+                message = await _message(state)
+                yield b": still here\n\n" if message == last else message
+                last = message
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_HEARTBEAT):
+                        await woken.wait()
+        finally:
+            self._listeners.discard(woken)
+
+    async def close(self) -> None:
+        """Let all who listen go."""
+        self._is_over = True
+        self._wake()
+        if self._watcher is not None:
+            self._watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watcher
+
+    async def _watch(self) -> None:
+        nobody = Caller("", "", Actor("person"))
+        last: object = None
+        try:
+            while self._listeners:
+                try:
+                    found = await self._database.read(nobody, lambda tx: tx.scalar(_CHANGES) or 0)
+                except StateError as problem:
+                    found = str(problem)
+                if found != last:
+                    last = found
+                    self._wake()
+                await asyncio.sleep(_PAUSE)
+        finally:
+            self._watcher = None
+
+    def _wake(self) -> None:
+        for listener in self._listeners:
+            listener.set()
+
+
+async def _message(state: State) -> bytes:
+    try:
+        totals = await state.database.read(state.caller, lambda tx: tx.totals())
+    except StateError as problem:
+        return b"event: problem\ndata: %s\n\n" % to_json(error_of(problem))
+    return b"id: %d\nevent: change\ndata: %s\n\n" % (totals.event, to_json({"event": totals.event}))
+
+
+def error_of(problem: StateError) -> dict[str, dict[str, str]]:
+    """An error as the page reads it."""
+    told = {"code": problem.code, "fact": problem.fact, "next_step": problem.next_step}
+    return {"error": told}

@@ -1,0 +1,96 @@
+"""Serving the site on this machine until a signal comes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import signal
+import socket
+from collections.abc import Callable, Generator
+
+import uvicorn
+
+from mcp_state.errors import BadArgument
+from mcp_state.settings import Settings
+from mcp_state.web.site import Site
+
+_ADDRESS = "127.0.0.1"
+_MOST_CONNECTIONS = 200
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+async def serve(settings: Settings, port: int, ready: Callable[[str, str], None]) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    Args:
+        settings: which store, and whose directory.
+        port: 0 for a free one.
+        ready: is told the address of the page, and one that leads there once, as soon as both work.
+
+    Raises:
+        BadArgument: the port is not free.
+    """
+    token, ticket = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+    with _listening(port) as listener:
+        origin = f"http://{_ADDRESS}:{listener.getsockname()[1]}"
+        site = Site(settings)
+        config = uvicorn.Config(
+            site.guarded(token, ticket, listener.getsockname()[1]),
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            limit_concurrency=_MOST_CONNECTIONS,
+            timeout_graceful_shutdown=1,
+        )
+        logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
+        try:
+            ready(f"{origin}/{token}/", f"{origin}/{ticket}")
+            await _Server(config, site).serve([listener])
+        finally:
+            await site.close()
+
+
+def _listening(port: int) -> socket.socket:
+    try:
+        listener = socket.create_server((_ADDRESS, port))
+    except (OSError, OverflowError) as problem:
+        reason = getattr(problem, "strerror", None) or str(problem)
+        raise BadArgument(
+            f"port {port} of {_ADDRESS} can't be used: {reason}",
+            "Choose another one with --port, or leave it out for one that is free.",
+        ) from problem
+    return listener
+
+
+class _Server(uvicorn.Server):
+    """A server that waits for a signal instead of looking for it, and then lets its readers go."""
+
+    def __init__(self, config: uvicorn.Config, site: Site) -> None:
+        super().__init__(config)
+        self._site = site
+        self._over = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        await self._over.wait()
+        await self._site.live.close()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        loop = asyncio.get_running_loop()
+
+        def end(*_: object) -> None:
+            loop.call_soon_threadsafe(self._over.set)
+
+        before = {one: signal.signal(one, end) for one in _SIGNALS}
+        try:
+            yield
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
