@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import threading
 import webbrowser
 
 import click
 
 from mcp_state.cli.common import Options, store_options
+from mcp_state.cli.output import print_json
 
 
 @click.command()
@@ -17,20 +19,24 @@ from mcp_state.cli.common import Options, store_options
     "--port", type=click.IntRange(0, 65535), default=0, help="Of 127.0.0.1. [default: a free one]"
 )
 @click.option("--no-open", is_flag=True, help="Only print the address.")
-@store_options("db", "project", "agent")
+@store_options("db", "project", "agent", "json")
 def web(options: Options, port: int, no_open: bool) -> None:
-    """Show the state in a browser, until it is interrupted.
+    """Show the state in a browser on this machine, until it is interrupted.
 
-    It prints an address of this machine that holds a key: whoever has it can see every project of
-    the store, and do what people do: lock a block, break a lease, raise a budget, reset a step.
+    It prints the address of a page, which holds a key: whoever has it can see every project of the
+    store, and do what is for people alone: lock a block, break a lease, raise a budget, reset a
+    step.
     """
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="mcp-state: %(message)s")
+    logging.basicConfig(stream=sys.stderr, level=logging.ERROR, format="mcp-state: %(message)s")
     from mcp_state.web.serving import serve
 
     def ready(address: str, once: str) -> None:
-        click.echo(address)
-        click.echo("Ctrl-C ends it.", err=True)
+        if options.as_json:
+            print_json({"address": address}, indent=None)
+        else:
+            click.echo(address)
+            click.echo("It is yours alone. Ctrl-C ends it.", err=True)
         if not no_open:
-            webbrowser.open(once)
+            threading.Thread(target=webbrowser.open, args=[once], daemon=True).start()
 
     asyncio.run(serve(options.settings, port, ready))

@@ -7,13 +7,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from mcp_state.models import Actor, Attempt, Status
-from mcp_state.store.run_rows import attempt_of, find_run
+from mcp_state.models import Actor, Status
+from mcp_state.store.run_rows import find_run
 from mcp_state.store.text import fold, tidy_name, within
 from mcp_state.store.thread_rows import find_row
-from mcp_state.store.transaction import Reading, Row, actor_of
+from mcp_state.store.transaction import Reading, actor_of, time_of
 from mcp_state.times import from_text
 
+_WAITS_FOR = """
+    SELECT shown FROM needs
+    JOIN threads ON threads.project = needs.project AND threads.name = needed
+    WHERE needs.project = :project AND thread = :name AND status <> 'done'
+    ORDER BY needed LIMIT 10
+"""
+_KEEPS_WAITING = """
+    SELECT shown FROM needs
+    JOIN threads ON threads.project = needs.project AND threads.name = thread
+    WHERE needs.project = :project AND needed = :name AND status NOT IN ('done', 'dropped')
+    ORDER BY thread LIMIT 10
+"""
 _NEEDS = """
     SELECT needed AS name, shown, title, status FROM needs
     JOIN threads ON threads.project = needs.project AND threads.name = needed
@@ -51,9 +63,11 @@ _CURRENT = """
         AND (expires_at IS NULL OR expires_at > :now)
 """
 _ATTEMPTS = """
-    SELECT attempt_rows.*, steps.shown AS step_shown FROM steps
-    CROSS JOIN attempt_rows ON attempt_rows.project = steps.project
-        AND attempt_rows.run = steps.run AND attempt_rows.step = steps.name
+    SELECT steps.shown, number, begun, begun_at, ended_at, ok,
+        attempts.tokens_in + attempts.tokens_out AS tokens
+    FROM steps
+    CROSS JOIN attempts ON attempts.project = steps.project
+        AND attempts.run = steps.run AND attempts.step = steps.name
     WHERE steps.project = :project AND steps.run = :run AND steps.status = :status
     ORDER BY steps.changed DESC LIMIT :limit
 """
@@ -120,16 +134,13 @@ def waits_of(tx: Reading, threads: Iterable[str]) -> list[Waits]:
     """Of some threads by name, those that wait for others or keep others waiting."""
     found: list[Waits] = []
     for thread in threads:
-        at = {"name": fold(thread), "limit": 50}
-        needs = [r["shown"] for r in tx.all(_NEEDS, at) if r["status"] != Status.DONE]
-        needed_by = [r["shown"] for r in tx.all(_NEEDED_BY, at) if _is_open(r)]
+        name = {"name": fold(thread)}
+        needs, needed_by = (
+            [row["shown"] for row in tx.all(sql, name)] for sql in (_WAITS_FOR, _KEEPS_WAITING)
+        )
         if needs or needed_by:
-            found.append(Waits(thread, needs[:10], needed_by[:10]))
+            found.append(Waits(thread, needs, needed_by))
     return found
-
-
-def _is_open(row: Row) -> bool:
-    return row["status"] not in (Status.DONE, Status.DROPPED)
 
 
 def thread_graph(tx: Reading, thread: str, most: int = 60) -> ThreadGraph:
@@ -189,7 +200,7 @@ def block_versions(
     ]
 
 
-def last_attempts(tx: Reading, run: str, limit: int = 1000) -> list[AttemptMade]:
+def last_attempts(tx: Reading, run: str, limit: int = 300) -> list[AttemptMade]:
     """The attempts of the steps of a run that were changed last, in the order of their begin."""
     name = find_run(tx, run)["name"]
     rows = [
@@ -198,15 +209,14 @@ def last_attempts(tx: Reading, run: str, limit: int = 1000) -> list[AttemptMade]
         for row in tx.all(_ATTEMPTS, {"run": name, "status": status, "limit": limit})
     ]
     rows.sort(key=lambda row: row["begun"])
-    return [_made(row["step_shown"], attempt_of(row)) for row in rows[-limit:]]
-
-
-def _made(step: str, attempt: Attempt) -> AttemptMade:
-    return AttemptMade(
-        step=step,
-        number=attempt.number,
-        begun_at=attempt.begun_at,
-        ended_at=attempt.ended_at,
-        ok=attempt.ok,
-        tokens=attempt.tokens_in + attempt.tokens_out,
-    )
+    return [
+        AttemptMade(
+            step=row["shown"],
+            number=row["number"],
+            begun_at=from_text(row["begun_at"]),
+            ended_at=time_of(row["ended_at"]),
+            ok=None if row["ok"] is None else bool(row["ok"]),
+            tokens=row["tokens"],
+        )
+        for row in rows[-limit:]
+    ]

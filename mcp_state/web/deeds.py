@@ -10,6 +10,7 @@ from mcp_state.errors import BadArgument
 from mcp_state.models import MemoryBlock, Run, Step, Thread
 from mcp_state.plain import plain
 from mcp_state.web.arguments import Number, bind
+from mcp_state.web.views import check_project
 
 Deed = Callable[..., Awaitable[Any]]
 
@@ -19,9 +20,13 @@ async def do(state: State, deed: str, arrived: Mapping[str, Any]) -> dict[str, A
 
     Raises:
         BadArgument: an argument is unknown, missing or of another type.
+        ProjectUnknown: it is not known which project is meant.
+        NotFound: there is no such project, or not what was named in it.
         StateError: what the store refuses.
     """
-    changed = await DEEDS[deed](state, **bind(deed, DEEDS[deed], arrived))
+    arguments = bind(deed, DEEDS[deed], arrived)
+    await check_project(state)
+    changed = await DEEDS[deed](state, **arguments)
     return {
         "done": plain(changed),
         "scope": plain(state.totals),

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_COPY = "Copy the whole address that `mcp-state web` printed, and open it on the same machine.\n"
+COPY = "Copy the whole address that `mcp-state web` printed, and open it on the same machine.\n"
 _HEADERS = (
     (
         b"content-security-policy",
@@ -48,6 +48,7 @@ class Guard:
         self._token = token.encode()
         self._ticket = ticket.encode()
         self._hosts = {b"127.0.0.1:%d" % port, b"localhost:%d" % port}
+        self._names = f"127.0.0.1:{port} and localhost:{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it in plain text."""
@@ -72,7 +73,7 @@ class Guard:
     def _refuse_sender(self, scope: Scope, headers: _Headers) -> Response | None:
         host = headers.only("host")
         if host not in self._hosts:
-            return _refused("This is not the name of this page. ")
+            return _refused(f"This page answers only to {self._names}. ")
         origin, site = headers.only("origin"), headers.only("sec-fetch-site")
         if origin != b"http://" + host and (origin is not None or scope["method"] == "POST"):
             return _refused("This request comes from another page. ")
@@ -84,11 +85,14 @@ class Guard:
 
     def _refuse_path(self, scope: Scope) -> Response | None:
         first, slash, _ = scope["raw_path"].partition(b"/")[2].partition(b"/")
-        if self._ticket and secrets.compare_digest(first, self._ticket):
+        opens = self._ticket and scope["method"] == "GET"
+        if opens and secrets.compare_digest(first, self._ticket):
             self._ticket = b""
             return RedirectResponse(f"/{self._token.decode()}/", 303)
         if not secrets.compare_digest(first, self._token):
-            return _refused("There is nothing at this address: its token is not the one of today. ")
+            return _refused(
+                "There is nothing at this address: its key is another one, or an earlier one. "
+            )
         return None if slash else RedirectResponse(f"/{self._token.decode()}/", 303)
 
 
@@ -105,4 +109,4 @@ class _Headers:
 
 
 def _refused(why: str) -> Response:
-    return PlainTextResponse(why + _COPY, 403)
+    return PlainTextResponse(why + COPY, 403)

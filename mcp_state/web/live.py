@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 
-from mcp_state.api import State
 from mcp_state.errors import StateError, StoreBusy
 from mcp_state.models import Actor, Caller
 from mcp_state.store.database import Database
@@ -36,7 +35,7 @@ class Live:
         """How many listen."""
         return len(self._listeners)
 
-    async def events(self, state: State) -> AsyncGenerator[bytes]:
+    def events(self, caller: Caller) -> AsyncGenerator[bytes]:
         """Server-sent events: `change` with the project's event number, at first and on a change.
 
         `problem` with an error instead, while the store cannot be read.
@@ -49,6 +48,9 @@ class Live:
                 f"{MOST_LISTENERS} pages listen to this server already",
                 "Close one of them; until then, reload this one to see changes.",
             )
+        return self._events(caller)
+
+    async def _events(self, caller: Caller) -> AsyncGenerator[bytes]:
         woken = asyncio.Event()
         self._listeners.add(woken)
         if self._watcher is None:
@@ -57,7 +59,7 @@ class Live:
         try:
             while not self._is_over:
                 woken.clear()
-                message = await _message(state)
+                message = await self._message(caller)
                 yield b": still here\n\n" if message == last else message
                 last = message
                 with contextlib.suppress(TimeoutError):
@@ -65,6 +67,13 @@ class Live:
                         await woken.wait()
         finally:
             self._listeners.discard(woken)
+
+    async def _message(self, caller: Caller) -> bytes:
+        try:
+            event = await self._database.read(caller, lambda tx: tx.totals().event)
+        except StateError as problem:
+            return b"event: problem\ndata: %s\n\n" % to_json(error_of(problem))
+        return b"id: %d\nevent: change\ndata: %s\n\n" % (event, to_json({"event": event}))
 
     async def close(self) -> None:
         """Let all who listen go."""
@@ -94,14 +103,6 @@ class Live:
     def _wake(self) -> None:
         for listener in self._listeners:
             listener.set()
-
-
-async def _message(state: State) -> bytes:
-    try:
-        totals = await state.database.read(state.caller, lambda tx: tx.totals())
-    except StateError as problem:
-        return b"event: problem\ndata: %s\n\n" % to_json(error_of(problem))
-    return b"id: %d\nevent: change\ndata: %s\n\n" % (totals.event, to_json({"event": totals.event}))
 
 
 def error_of(problem: StateError) -> dict[str, dict[str, str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import secrets
 import signal
 import socket
@@ -17,7 +16,6 @@ from mcp_state.settings import Settings
 from mcp_state.web.site import Site
 
 _ADDRESS = "127.0.0.1"
-_MOST_CONNECTIONS = 200
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -46,10 +44,8 @@ async def serve(settings: Settings, port: int, ready: Callable[[str, str], None]
             proxy_headers=False,
             server_header=False,
             date_header=False,
-            limit_concurrency=_MOST_CONNECTIONS,
             timeout_graceful_shutdown=1,
         )
-        logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
         try:
             ready(f"{origin}/{token}/", f"{origin}/{ticket}")
             await _Server(config, site).serve([listener])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -23,17 +22,15 @@ from mcp_state.settings import Settings
 from mcp_state.store.database import Database
 from mcp_state.store.text import clean
 from mcp_state.web.deeds import DEEDS, do
-from mcp_state.web.guard import Guard
+from mcp_state.web.guard import COPY, Guard
 from mcp_state.web.live import Live, error_of
 from mcp_state.web.views import VIEWS, look, to_json
 from mcp_state.who import Resolver
 
-log = logging.getLogger(__name__)
-
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-_PAGE = Path(__file__).parent / "page"
-_FILES = {
+PAGE = Path(__file__).parent / "page"
+FILES = {
     "": ("board.html", "text/html"),
     "board.js": ("board.js", "text/javascript"),
     "board.css": ("board.css", "text/css"),
@@ -52,7 +49,8 @@ _STATUS = {
     "store_readonly": 503,
     "disk_full": 507,
 }
-_REFUSED = 409
+_CONFLICT = 409
+_EVENTS = "text/event-stream"
 
 
 class Site:
@@ -74,15 +72,17 @@ class Site:
         """What answers behind the guard."""
         app = Starlette(
             routes=[
-                *(
-                    Route(f"/{name}", _file(*file), methods=["GET"])
-                    for name, file in _FILES.items()
-                ),
+                *(Route(f"/{name}", _file(*file), methods=["GET"]) for name, file in FILES.items()),
                 *(Route(f"/api/{view}", self._view(view), methods=["GET"]) for view in VIEWS),
                 Route("/api/live", self._live, methods=["GET"]),
                 *(Route(f"/api/do/{deed}", self._deed(deed), methods=["POST"]) for deed in DEEDS),
             ],
-            exception_handlers={HTTPException: _no_such_page},
+            exception_handlers={
+                StateError: _refused,
+                HTTPException: _nothing_here,
+                ClientDisconnect: _nobody_there,
+                Exception: _failed,
+            },
         )
         app.router.redirect_slashes = False
         return app
@@ -93,90 +93,54 @@ class Site:
         await self.database.aclose()
 
     def _view(self, view: str) -> Endpoint:
-        async def answer(request: Request) -> dict[str, Any]:
+        async def show(request: Request) -> Response:
             project, asked = _asked(request)
-            return await look(await self._state(project), view, asked)
+            return _json(await look(await self._state(project), view, asked))
 
-        return _answering(answer)
+        return show
 
     def _deed(self, deed: str) -> Endpoint:
-        async def answer(request: Request) -> dict[str, Any]:
+        async def carry_out(request: Request) -> Response:
             project, asked = _asked(request)
-            if asked:
-                raise BadArgument(f"{deed} takes its arguments in the body", "Send JSON.")
-            return await do(await self._state(project), deed, await _body(request))
+            _refuse_others(deed, asked)
+            return _json(await do(await self._state(project), deed, await _body(request)))
 
-        return _answering(answer)
+        return carry_out
 
     async def _live(self, request: Request) -> Response:
-        try:
-            project, asked = _asked(request)
-            if asked:
-                raise BadArgument("live takes only a project", "Leave the rest out.")
-            state = await self._state(project)
-            if request.method == "HEAD":
-                return Response(media_type="text/event-stream")
-            stream = self.live.events(state)
-            first = await anext(stream)
-        except StateError as problem:
-            return _error(problem)
+        project, asked = _asked(request)
+        _refuse_others("live", asked)
+        if request.method == "HEAD":
+            return Response(media_type=_EVENTS)
+        events = self.live.events(self._caller(project))
+        return StreamingResponse(events, media_type=_EVENTS)
 
-        async def events():
-            yield first
-            async for event in stream:
-                yield event
-
-        return StreamingResponse(events(), media_type="text/event-stream")
+    def _caller(self, project: str) -> Caller:
+        """For the project of this name, else for the one that the site was started for."""
+        if project.strip():
+            return Caller(clean(project)[0].strip(), "argument", self._actor)
+        return self._resolver.caller(self._actor)
 
     async def _state(self, project: str) -> State:
-        """The state of a project by its name, else of the one that the site was started for.
+        """Its state; what the site was started for comes with its worktree."""
+        caller, home = self._caller(project), self._caller("")
+        if project.strip() and (found := await self._id(home)) and found == await self._id(caller):
+            caller = home
+        return State(self.database, caller)
 
-        The worktree that the site was started in belongs to that one alone.
-        """
-        home = self._resolver.caller(self._actor)
-        if not project.strip():
-            return State(self.database, home)
-        named = Caller(clean(project)[0].strip(), "argument", self._actor)
-        first = await self.database.read(home, lambda tx: tx.project)
-        if first and first == await self.database.read(named, lambda tx: tx.project):
-            return State(self.database, home)
-        return State(self.database, named)
+    async def _id(self, caller: Caller) -> int:
+        return await self.database.read(caller, lambda tx: tx.project)
 
 
 def _file(name: str, kind: str) -> Endpoint:
     async def serve(request: Request) -> Response:
-        content = await asyncio.to_thread((_PAGE / name).read_bytes)
-        return Response(content, media_type=kind)
+        return Response(await asyncio.to_thread((PAGE / name).read_bytes), media_type=kind)
 
     return serve
 
 
-def _answering(answer: Callable[[Request], Awaitable[dict[str, Any]]]) -> Endpoint:
-    async def respond(request: Request) -> Response:
-        try:
-            return _json(await answer(request))
-        except StateError as problem:
-            return _error(problem)
-        except ClientDisconnect:
-            return Response(status_code=400)
-        except Exception:
-            log.exception("%s %s", request.method, request.url.path)
-            told = {
-                "code": "internal",
-                "fact": "this is a fault of mcp-state; nothing was saved",
-                "next_step": "The terminal that runs `mcp-state web` shows what happened.",
-            }
-            return _json({"error": told}, 500)
-
-    return respond
-
-
 def _json(value: Mapping[str, Any], status: int = 200) -> Response:
     return Response(to_json(value), status, media_type="application/json")
-
-
-def _error(problem: StateError) -> Response:
-    return _json(error_of(problem), _STATUS.get(problem.code, _REFUSED))
 
 
 def _asked(request: Request) -> tuple[str, dict[str, str]]:
@@ -187,6 +151,14 @@ def _asked(request: Request) -> tuple[str, dict[str, str]]:
             raise BadArgument(f"{clean(name)[0][:60]!r} is given twice", "Give it once.")
         asked[name] = value
     return asked.pop("project", ""), asked
+
+
+def _refuse_others(name: str, asked: Mapping[str, str]) -> None:
+    if asked:
+        raise BadArgument(
+            f"the address of {name} has {clean(next(iter(asked)))[0][:60]!r} in it",
+            "It takes a project there, and nothing else.",
+        )
 
 
 async def _body(request: Request) -> dict[str, Any]:
@@ -219,10 +191,28 @@ async def _body(request: Request) -> dict[str, Any]:
     return cast(dict[str, Any], value)
 
 
-async def _no_such_page(request: Request, problem: Exception) -> Response:
-    status = problem.status_code if isinstance(problem, HTTPException) else 404
-    headers = problem.headers if isinstance(problem, HTTPException) else None
-    what = "This method does nothing here" if status == 405 else "There is nothing at this address"
-    return PlainTextResponse(
-        f"{what}. The page is at the address that `mcp-state web` printed.\n", status, headers
-    )
+async def _refused(request: Request, problem: Exception) -> Response:
+    assert isinstance(problem, StateError)
+    return _json(error_of(problem), _STATUS.get(problem.code, _CONFLICT))
+
+
+async def _nothing_here(request: Request, problem: Exception) -> Response:
+    assert isinstance(problem, HTTPException)
+    allowed = (problem.headers or {}).get("Allow")
+    what = f"only {allowed} does something here" if allowed else "there is nothing at this address"
+    text = f"{what.capitalize()}. {COPY}"
+    return PlainTextResponse(text, problem.status_code, problem.headers)
+
+
+async def _nobody_there(request: Request, problem: Exception) -> Response:
+    return Response(status_code=400)
+
+
+async def _failed(request: Request, problem: Exception) -> Response:
+    """The server logs it."""
+    told = {
+        "code": "internal",
+        "fact": "this is a fault of mcp-state",
+        "next_step": "The terminal of `mcp-state web` tells more. Reload before you go on.",
+    }
+    return _json({"error": told}, 500)

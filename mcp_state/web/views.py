@@ -34,21 +34,33 @@ async def look(state: State, view: str, arrived: Mapping[str, Any]) -> Answer:
     """
     arguments = bind(view, VIEWS[view], arrived)
     if view != "projects":
-        await _check_project(state)
+        await check_project(state)
     answer = await VIEWS[view](state, **arguments)
     return {**answer, "scope": plain(state.totals), "now": plain(state.database.clock.now())}
 
 
-async def _check_project(state: State) -> None:
-    known = await state.database.read(state.caller, lambda tx: tx.known_projects())
-    if not state.caller.project:
+async def check_project(state: State) -> None:
+    """Whether there is something to look at: that which the caller works in may be empty yet.
+
+    Raises:
+        ProjectUnknown: it is not known which project is meant.
+        NotFound: there is none of the name that was given.
+    """
+    caller = state.caller
+
+    def read(tx: Reading) -> tuple[bool, list[str]]:
+        found = bool(tx.project or (caller.project and caller.how != "argument"))
+        return found, [] if found else tx.known_projects()
+
+    found, known = await state.database.read(caller, read)
+    if not caller.project:
         listed = f"known are {', '.join(known)}" if known else "there is none yet"
         raise ProjectUnknown(
-            f"the page does not say which project to show; {listed}",
+            f"this page does not say which project to show; {listed}",
             "Choose one, or start `mcp-state web` in its directory or with --project NAME.",
         )
-    if state.caller.how == "argument" and not state.totals.exists:
-        raise NotFound.named("project", state.caller.project, known[:5], "Choose another one.")
+    if not found:
+        raise NotFound.named("project", caller.project, known[:5], "Choose another one.")
 
 
 async def projects(state: State) -> Answer:
