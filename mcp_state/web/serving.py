@@ -13,19 +13,23 @@ import uvicorn
 
 from mcp_state.errors import BadArgument
 from mcp_state.settings import Settings
+from mcp_state.times import Clock
 from mcp_state.web.site import Site
 
 _ADDRESS = "127.0.0.1"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-async def serve(settings: Settings, port: int, ready: Callable[[str, str], None]) -> None:
+async def serve(
+    settings: Settings, port: int, ready: Callable[[str, str], None], *, clock: Clock | None = None
+) -> None:
     """Serve until SIGINT or SIGTERM.
 
     Args:
         settings: which store, and whose directory.
         port: 0 for a free one.
         ready: is told the address of the page, and one that leads there once, as soon as both work.
+        clock: where time comes from, for tests.
 
     Raises:
         BadArgument: the port is not free.
@@ -33,7 +37,7 @@ async def serve(settings: Settings, port: int, ready: Callable[[str, str], None]
     token, ticket = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
     with _listening(port) as listener:
         origin = f"http://{_ADDRESS}:{listener.getsockname()[1]}"
-        site = Site(settings)
+        site = Site(settings, clock)
         config = uvicorn.Config(
             site.guarded(token, ticket, listener.getsockname()[1]),
             http="h11",

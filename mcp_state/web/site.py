@@ -21,6 +21,7 @@ from mcp_state.models import Actor, Caller
 from mcp_state.settings import Settings
 from mcp_state.store.database import Database
 from mcp_state.store.text import clean
+from mcp_state.times import Clock
 from mcp_state.web.deeds import DEEDS, do
 from mcp_state.web.guard import COPY, Guard
 from mcp_state.web.live import Live, error_of
@@ -56,9 +57,13 @@ _EVENTS = "text/event-stream"
 class Site:
     """One store, for people, as a site on this machine."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self.database = Database(
-            settings.db, limits=settings.limits, allow_secrets=settings.allow_secrets
+            settings.db,
+            clock=clock,
+            limits=settings.limits,
+            allow_secrets=settings.allow_secrets,
+            wait=settings.wait,
         )
         self.live = Live(self.database)
         self._resolver = Resolver(settings)
