@@ -25,7 +25,7 @@ async def do(state: State, deed: str, arrived: Mapping[str, Any]) -> dict[str, A
         StateError: what the store refuses.
     """
     arguments = bind(deed, DEEDS[deed], arrived)
-    await check_project(state)
+    await check_project(state, may_be_new=False)
     changed = await DEEDS[deed](state, **arguments)
     return {
         "done": plain(changed),

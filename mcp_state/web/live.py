@@ -31,9 +31,9 @@ class Live:
         self._is_over = False
 
     @property
-    def listeners(self) -> int:
-        """How many listen."""
-        return len(self._listeners)
+    def is_watching(self) -> bool:
+        """Whether the store is looked at now and again."""
+        return self._watcher is not None
 
     def events(self, caller: Caller) -> AsyncGenerator[bytes]:
         """Server-sent events: `change` with the project's event number, at first and on a change.
@@ -50,12 +50,13 @@ class Live:
             )
         return self._events(caller)
 
+    def close(self) -> None:
+        """Let all who listen go."""
+        self._is_over = True
+        self._wake()
+
     async def _events(self, caller: Caller) -> AsyncGenerator[bytes]:
-        woken = asyncio.Event()
-        self._listeners.add(woken)
-        if self._watcher is None:
-            self._watcher = asyncio.create_task(self._watch())
-        last = b""
+        woken, last = self._enter(), b""
         try:
             while not self._is_over:
                 woken.clear()
@@ -66,7 +67,20 @@ class Live:
                     async with asyncio.timeout(_HEARTBEAT):
                         await woken.wait()
         finally:
-            self._listeners.discard(woken)
+            self._leave(woken)
+
+    def _enter(self) -> asyncio.Event:
+        woken = asyncio.Event()
+        self._listeners.add(woken)
+        if self._watcher is None:
+            self._watcher = asyncio.create_task(self._watch())
+        return woken
+
+    def _leave(self, woken: asyncio.Event) -> None:
+        self._listeners.discard(woken)
+        if not self._listeners and self._watcher is not None:
+            self._watcher.cancel()
+            self._watcher = None
 
     async def _message(self, caller: Caller) -> bytes:
         try:
@@ -75,30 +89,18 @@ class Live:
             return b"event: problem\ndata: %s\n\n" % to_json(error_of(problem))
         return b"id: %d\nevent: change\ndata: %s\n\n" % (event, to_json({"event": event}))
 
-    async def close(self) -> None:
-        """Let all who listen go."""
-        self._is_over = True
-        self._wake()
-        if self._watcher is not None:
-            self._watcher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._watcher
-
     async def _watch(self) -> None:
         nobody = Caller("", "", Actor("person"))
         last: object = None
-        try:
-            while self._listeners:
-                try:
-                    found = await self._database.read(nobody, lambda tx: tx.scalar(_CHANGES) or 0)
-                except StateError as problem:
-                    found = str(problem)
-                if found != last:
-                    last = found
-                    self._wake()
-                await asyncio.sleep(_PAUSE)
-        finally:
-            self._watcher = None
+        while True:
+            try:
+                found = await self._database.read(nobody, lambda tx: tx.scalar(_CHANGES) or 0)
+            except Exception as problem:  # who listens is told what it is when reading too
+                found = str(problem)
+            if found != last:
+                last = found
+                self._wake()
+            await asyncio.sleep(_PAUSE)
 
     def _wake(self) -> None:
         for listener in self._listeners:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import signal
 import socket
@@ -51,46 +52,53 @@ async def serve(
             timeout_graceful_shutdown=1,
         )
         try:
-            ready(f"{origin}/{token}/", f"{origin}/{ticket}")
-            await _Server(config, site).serve([listener])
+            with _signals() as over:
+                ready(f"{origin}/{token}/", f"{origin}/{ticket}")
+                await _Server(config, site, over).serve([listener])
         finally:
             await site.close()
 
 
 def _listening(port: int) -> socket.socket:
     try:
-        listener = socket.create_server((_ADDRESS, port))
-    except (OSError, OverflowError) as problem:
-        reason = getattr(problem, "strerror", None) or str(problem)
+        return socket.create_server((_ADDRESS, port))
+    except OSError as problem:
         raise BadArgument(
-            f"port {port} of {_ADDRESS} can't be used: {reason}",
+            f"port {port} of {_ADDRESS} can't be used: {os.strerror(problem.errno or 0)}",
             "Choose another one with --port, or leave it out for one that is free.",
         ) from problem
-    return listener
+
+
+@contextlib.contextmanager
+def _signals() -> Generator[asyncio.Event]:
+    """What is set when a signal comes that ends the program."""
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+
+    def end(*_: object) -> None:
+        loop.call_soon_threadsafe(over.set)
+
+    before = {one: signal.signal(one, end) for one in _SIGNALS}
+    try:
+        yield over
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 class _Server(uvicorn.Server):
-    """A server that waits for a signal instead of looking for it, and then lets its readers go."""
+    """A server that waits for its end instead of looking for it, and then lets its readers go."""
 
-    def __init__(self, config: uvicorn.Config, site: Site) -> None:
+    def __init__(self, config: uvicorn.Config, site: Site, over: asyncio.Event) -> None:
         super().__init__(config)
         self._site = site
-        self._over = asyncio.Event()
+        self._over = over
 
     async def main_loop(self) -> None:
+        """Serve until it is over."""
         await self._over.wait()
-        await self._site.live.close()
+        self._site.live.close()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
-        loop = asyncio.get_running_loop()
-
-        def end(*_: object) -> None:
-            loop.call_soon_threadsafe(self._over.set)
-
-        before = {one: signal.signal(one, end) for one in _SIGNALS}
-        try:
-            yield
-        finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
+        """Leave them to the caller."""
+        yield

@@ -25,7 +25,7 @@ from mcp_state.times import Clock
 from mcp_state.web.deeds import DEEDS, do
 from mcp_state.web.guard import COPY, Guard
 from mcp_state.web.live import Live, error_of
-from mcp_state.web.views import VIEWS, look, to_json
+from mcp_state.web.views import VIEWS, list_projects, look, to_json
 from mcp_state.who import Resolver
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -78,6 +78,7 @@ class Site:
         app = Starlette(
             routes=[
                 *(Route(f"/{name}", _file(*file), methods=["GET"]) for name, file in FILES.items()),
+                Route("/api/projects", self._projects, methods=["GET"]),
                 *(Route(f"/api/{view}", self._view(view), methods=["GET"]) for view in VIEWS),
                 Route("/api/live", self._live, methods=["GET"]),
                 *(Route(f"/api/do/{deed}", self._deed(deed), methods=["POST"]) for deed in DEEDS),
@@ -94,8 +95,15 @@ class Site:
 
     async def close(self) -> None:
         """Let go of the store; who listens is told by the end of the stream."""
-        await self.live.close()
+        self.live.close()
         await self.database.aclose()
+
+    async def _projects(self, request: Request) -> Response:
+        """The same whatever project is shown: those that there are, and what may be done."""
+        _, asked = _asked(request)
+        _refuse_others("projects", asked)
+        found = await list_projects(State(self.database, self._caller("")))
+        return _json({**found, "deeds": list(DEEDS)})
 
     def _view(self, view: str) -> Endpoint:
         async def show(request: Request) -> Response:

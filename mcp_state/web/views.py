@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 from mcp_state.api import State
 from mcp_state.errors import NotFound, ProjectUnknown
-from mcp_state.models import FactTrace, Traced
 from mcp_state.plain import plain
 from mcp_state.store import board, fact_rows, thread_rows
 from mcp_state.store.blobs import LONGEST_PAGE, PAGE
@@ -33,24 +32,34 @@ async def look(state: State, view: str, arrived: Mapping[str, Any]) -> Answer:
         NotFound: there is no such project, or not what was asked for in it.
     """
     arguments = bind(view, VIEWS[view], arrived)
-    if view != "projects":
-        await check_project(state)
-    answer = await VIEWS[view](state, **arguments)
+    await check_project(state, may_be_new=True)
+    return _told(state, await VIEWS[view](state, **arguments))
+
+
+async def list_projects(state: State) -> Answer:
+    """The projects of the store, the most active first, and as `default` that of the caller."""
+    found = await state.projects.list()
+    home = await state.database.read(state.caller, lambda tx: tx.totals())
+    shown = {"default": plain(home)} if state.caller.project else {}
+    return _told(state, {"projects": plain(found[:_MOST_PROJECTS]), "count": len(found), **shown})
+
+
+def _told(state: State, answer: Answer) -> Answer:
     return {**answer, "scope": plain(state.totals), "now": plain(state.database.clock.now())}
 
 
-async def check_project(state: State) -> None:
-    """Whether there is something to look at: that which the caller works in may be empty yet.
+async def check_project(state: State, *, may_be_new: bool) -> None:
+    """Whether the store holds the project; that of the caller itself `may_be_new`.
 
     Raises:
-        ProjectUnknown: it is not known which project is meant.
-        NotFound: there is none of the name that was given.
+        ProjectUnknown: it is not known which one is meant.
+        NotFound: it does not.
     """
     caller = state.caller
+    passes = may_be_new and caller.project and caller.how != "argument"
 
     def read(tx: Reading) -> tuple[bool, list[str]]:
-        found = bool(tx.project or (caller.project and caller.how != "argument"))
-        return found, [] if found else tx.known_projects()
+        return (True, []) if passes or tx.project else (False, tx.known_projects())
 
     found, known = await state.database.read(caller, read)
     if not caller.project:
@@ -61,14 +70,6 @@ async def check_project(state: State) -> None:
         )
     if not found:
         raise NotFound.named("project", caller.project, known[:5], "Choose another one.")
-
-
-async def projects(state: State) -> Answer:
-    """The projects of the store, the most active first, and the one that is shown at first."""
-    found = await state.projects.list()
-    home = await state.database.read(state.caller, lambda tx: tx.totals())
-    shown = {"default": plain(home)} if state.caller.project else {}
-    return {"projects": plain(found[:_MOST_PROJECTS]), "count": len(found), **shown}
 
 
 async def overview(state: State) -> Answer:
@@ -150,35 +151,8 @@ async def facts(
 
 
 async def fact(state: State, name: str) -> Answer:
-    """Why a fact is believed and what would fall with it, also as a graph."""
-    trace = await state.facts.trace(name)
-    return {**plain(trace), "graph": _graph(trace)}
-
-
-def _graph(trace: FactTrace) -> Answer:
-    """The facts around one, and which is a premise of which, in its reason of that number."""
-    nodes = {trace.fact.name: {"name": trace.fact.name, "depth": 0, "falls": False}}
-    edges: dict[tuple[str, str, int], bool] = {}
-    for lines, sign in ((trace.rests_on, 1), (trace.carries, -1)):
-        above = [trace.fact.name]
-        for line in lines:
-            del above[line.depth :]
-            name, over = line.fact.name, above[-1]
-            above.append(name)
-            node = {"name": name, "depth": sign * line.depth, "falls": line.falls}
-            nodes.setdefault(name, node)
-            edges[_edge(line, over) if sign > 0 else (name, over, 0)] = line.replaced
-    return {
-        "nodes": list(nodes.values()),
-        "edges": [
-            {"fact": fact, "premise": premise, "reason": reason, "replaced": replaced}
-            for (fact, premise, reason), replaced in edges.items()
-        ],
-    }
-
-
-def _edge(line: Traced, over: str) -> tuple[str, str, int]:
-    return over, line.fact.name, line.reason
+    """Why a fact is believed, and what would fall with it."""
+    return plain(await state.facts.trace(name))
 
 
 async def memory(state: State, run: str = "", limit: Limit = 100) -> Answer:
@@ -230,7 +204,6 @@ _MOST_PROJECTS = 500
 VIEWS: Mapping[str, View] = {
     view.__name__: view
     for view in (
-        projects,
         overview,
         threads,
         thread,
