@@ -152,6 +152,8 @@ COUNTING = {
     "thread_list of what is due": 8_500,
     "fact_list": 7_500,
     "fact_list of what is due": 7_500,
+    "page: overview": 16_000,
+    "page: facts": 7_500,
 }
 """SQLite instructions for counting up to 1,001 due threads of each status and facts of each trust,
 of which the small store has fewer. A scan of the active threads alone costs 90,000."""
