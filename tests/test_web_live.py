@@ -131,7 +131,7 @@ async def test_one_watcher_looks_for_all_who_listen_and_none_for_nobody(
     streams = [watched.events(Caller("acme", "", Actor("person"))) for _ in range(5)]
     assert not watched.is_watching
     told = [await anext(stream) for stream in streams]
-    assert told == [b'id: 1\nevent: change\ndata: {"event":1}\n\n'] * 5
+    assert told == [b'event: change\ndata: {"event":1}\n\n'] * 5
     (watcher,) = asyncio.all_tasks() - before
     for stream in streams[1:]:
         await stream.aclose()

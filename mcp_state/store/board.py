@@ -14,27 +14,18 @@ from mcp_state.store.thread_rows import find_row
 from mcp_state.store.transaction import Reading, actor_of, time_of
 from mcp_state.times import from_text
 
-_WAITS_FOR = """
-    SELECT shown FROM needs
-    JOIN threads ON threads.project = needs.project AND threads.name = needed
-    WHERE needs.project = :project AND thread = :name AND status <> 'done'
-    ORDER BY needed LIMIT 10
-"""
-_KEEPS_WAITING = """
-    SELECT shown FROM needs
-    JOIN threads ON threads.project = needs.project AND threads.name = thread
-    WHERE needs.project = :project AND needed = :name AND status NOT IN ('done', 'dropped')
-    ORDER BY thread LIMIT 10
-"""
 _NEEDS = """
     SELECT needed AS name, shown, title, status FROM needs
     JOIN threads ON threads.project = needs.project AND threads.name = needed
-    WHERE needs.project = :project AND thread = :name ORDER BY needed LIMIT :limit
+    WHERE needs.project = :project AND thread = :name AND (:closed OR status <> 'done')
+    ORDER BY needed LIMIT :limit
 """
 _NEEDED_BY = """
     SELECT thread AS name, shown, title, status FROM needs
     JOIN threads ON threads.project = needs.project AND threads.name = thread
-    WHERE needs.project = :project AND needed = :name ORDER BY thread LIMIT :limit
+    WHERE needs.project = :project AND needed = :name
+        AND (:closed OR status NOT IN ('done', 'dropped'))
+    ORDER BY thread LIMIT :limit
 """
 # Each topic is found by index from the one before: a journal has few, but many entries of each.
 _TOPICS = """
@@ -134,10 +125,8 @@ def waits_of(tx: Reading, threads: Iterable[str]) -> list[Waits]:
     """Of some threads by name, those that wait for others or keep others waiting."""
     found: list[Waits] = []
     for thread in threads:
-        name = {"name": fold(thread)}
-        needs, needed_by = (
-            [row["shown"] for row in tx.all(sql, name)] for sql in (_WAITS_FOR, _KEEPS_WAITING)
-        )
+        at = {"name": fold(thread), "closed": False, "limit": 10}
+        needs, needed_by = ([r["shown"] for r in tx.all(sql, at)] for sql in (_NEEDS, _NEEDED_BY))
         if needs or needed_by:
             found.append(Waits(thread, needs, needed_by))
     return found
@@ -154,7 +143,7 @@ def thread_graph(tx: Reading, thread: str, most: int = 60) -> ThreadGraph:
         waiting = deque([start["name"]])
         while waiting:
             name = waiting.popleft()
-            for row in tx.all(sql, {"name": name, "limit": most + 1}):
+            for row in tx.all(sql, {"name": name, "closed": True, "limit": most + 1}):
                 other = row["name"]
                 if other not in nodes:
                     if len(nodes) > most:

@@ -10,7 +10,7 @@ from mcp_state.errors import BadArgument
 from mcp_state.models import MemoryBlock, Run, Step, Thread
 from mcp_state.plain import plain
 from mcp_state.web.arguments import Number, bind
-from mcp_state.web.views import check_project
+from mcp_state.web.views import check_project, told
 
 Deed = Callable[..., Awaitable[Any]]
 
@@ -26,12 +26,7 @@ async def do(state: State, deed: str, arrived: Mapping[str, Any]) -> dict[str, A
     """
     arguments = bind(deed, DEEDS[deed], arrived)
     await check_project(state, may_be_new=False)
-    changed = await DEEDS[deed](state, **arguments)
-    return {
-        "done": plain(changed),
-        "scope": plain(state.totals),
-        "now": plain(state.database.clock.now()),
-    }
+    return told(state, {"done": plain(await DEEDS[deed](state, **arguments))})
 
 
 async def lock(state: State, key: str, reason: str, run: str = "") -> MemoryBlock:

@@ -8,7 +8,6 @@ that found the token out.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
 
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -61,8 +60,7 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), *_HEADERS]
             await send(message)
 
-        headers = _Headers(scope["headers"])
-        refusal = self._refuse_sender(scope, headers) or self._refuse_path(scope)
+        refusal = self._refuse_sender(scope) or self._refuse_path(scope)
         if refusal is not None:
             await refusal(scope, receive, send_closed)
             return
@@ -70,14 +68,14 @@ class Guard:
         within = {**scope, "path": f"/{path.decode('latin-1')}", "root_path": ""}
         await self._app(within, receive, send_closed)
 
-    def _refuse_sender(self, scope: Scope, headers: _Headers) -> Response | None:
-        host = headers.only("host")
+    def _refuse_sender(self, scope: Scope) -> Response | None:
+        host = _header(scope, b"host")
         if host not in self._hosts:
             return _refused(f"This page answers only to {self._names}. ")
-        origin, site = headers.only("origin"), headers.only("sec-fetch-site")
+        origin, site = _header(scope, b"origin"), _header(scope, b"sec-fetch-site")
         if origin != b"http://" + host and (origin is not None or scope["method"] == "POST"):
             return _refused("This request comes from another page. ")
-        opens = (headers.only("sec-fetch-mode"), headers.only("sec-fetch-dest"))
+        opens = (_header(scope, b"sec-fetch-mode"), _header(scope, b"sec-fetch-dest"))
         is_own = site in (None, b"same-origin", b"none")
         if not is_own and (scope["method"] != "GET" or opens != (b"navigate", b"document")):
             return _refused("This request comes from another page. ")
@@ -96,16 +94,10 @@ class Guard:
         return None if slash else RedirectResponse(f"/{self._token.decode()}/", 303)
 
 
-class _Headers:
-    """The headers of a request."""
-
-    def __init__(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
-        self._raw = list(raw)
-
-    def only(self, name: str) -> bytes | None:
-        """The value of a header, all of them if there are several; None if it is not there."""
-        found = [value for key, value in self._raw if key == name.encode()]
-        return b", ".join(found) if found else None
+def _header(scope: Scope, name: bytes) -> bytes | None:
+    """The value of a header, all of them if there are several; None if it is not there."""
+    found = [value for key, value in scope["headers"] if key == name]
+    return b", ".join(found) if found else None
 
 
 def _refused(why: str) -> Response:

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 from mcp_state.errors import StateError, StoreBusy
 from mcp_state.models import Actor, Caller
 from mcp_state.store.database import Database
-from mcp_state.web.views import to_json
+from mcp_state.web.views import error_of, to_json
 
 _CHANGES = "SELECT changes FROM store"
 _PAUSE = 0.2
@@ -87,7 +87,7 @@ class Live:
             event = await self._database.read(caller, lambda tx: tx.totals().event)
         except StateError as problem:
             return b"event: problem\ndata: %s\n\n" % to_json(error_of(problem))
-        return b"id: %d\nevent: change\ndata: %s\n\n" % (event, to_json({"event": event}))
+        return b"event: change\ndata: %s\n\n" % to_json({"event": event})
 
     async def _watch(self) -> None:
         nobody = Caller("", "", Actor("person"))
@@ -105,9 +105,3 @@ class Live:
     def _wake(self) -> None:
         for listener in self._listeners:
             listener.set()
-
-
-def error_of(problem: StateError) -> dict[str, dict[str, str]]:
-    """An error as the page reads it."""
-    told = {"code": problem.code, "fact": problem.fact, "next_step": problem.next_step}
-    return {"error": told}

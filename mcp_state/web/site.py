@@ -24,8 +24,8 @@ from mcp_state.store.text import clean
 from mcp_state.times import Clock
 from mcp_state.web.deeds import DEEDS, do
 from mcp_state.web.guard import COPY, Guard
-from mcp_state.web.live import Live, error_of
-from mcp_state.web.views import VIEWS, list_projects, look, to_json
+from mcp_state.web.live import Live
+from mcp_state.web.views import VIEWS, error_of, list_projects, look, to_json
 from mcp_state.who import Resolver
 
 Endpoint = Callable[[Request], Awaitable[Response]]

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any
 
 from mcp_state.api import State
-from mcp_state.errors import NotFound, ProjectUnknown
+from mcp_state.errors import NotFound, ProjectUnknown, StateError
 from mcp_state.plain import plain
 from mcp_state.store import board, fact_rows, thread_rows
 from mcp_state.store.blobs import LONGEST_PAGE, PAGE
@@ -33,7 +33,7 @@ async def look(state: State, view: str, arrived: Mapping[str, Any]) -> Answer:
     """
     arguments = bind(view, VIEWS[view], arrived)
     await check_project(state, may_be_new=True)
-    return _told(state, await VIEWS[view](state, **arguments))
+    return told(state, await VIEWS[view](state, **arguments))
 
 
 async def list_projects(state: State) -> Answer:
@@ -41,10 +41,11 @@ async def list_projects(state: State) -> Answer:
     found = await state.projects.list()
     home = await state.database.read(state.caller, lambda tx: tx.totals())
     shown = {"default": plain(home)} if state.caller.project else {}
-    return _told(state, {"projects": plain(found[:_MOST_PROJECTS]), "count": len(found), **shown})
+    return told(state, {"projects": plain(found[:_MOST_PROJECTS]), "count": len(found), **shown})
 
 
-def _told(state: State, answer: Answer) -> Answer:
+def told(state: State, answer: Answer) -> Answer:
+    """An answer with the project's counts, as it was read, and the time."""
     return {**answer, "scope": plain(state.totals), "now": plain(state.database.clock.now())}
 
 
@@ -226,3 +227,9 @@ VIEWS: Mapping[str, View] = {
 def to_json(value: Any) -> bytes:
     """JSON in ASCII, so that no character of a stored text can break it."""
     return json.dumps(value, separators=(",", ":")).encode()
+
+
+def error_of(problem: StateError) -> Answer:
+    """An error as the page reads it."""
+    words = {"code": problem.code, "fact": problem.fact, "next_step": problem.next_step}
+    return {"error": words}
