@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
 from typing import Any, cast
 
+_PLAIN = (str, int, bool, float, type(None))
+
 
 def plain(value: Any) -> Any:
     """A model as JSON values; times as RFC 3339 text, what is None left out."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        pairs = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
+    if type(value) in _PLAIN:
+        return value
+    if names := _fields(value.__class__):
+        pairs = ((name, getattr(value, name)) for name in names)
         return {name: plain(item) for name, item in pairs if item is not None}
     if isinstance(value, Enum):
         return value.value
@@ -23,3 +28,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item) for item in cast(list[Any], value)]
     return value
+
+
+@functools.cache
+def _fields(kind: type) -> tuple[str, ...]:
+    """The names of the fields of a model; none of any other value."""
+    is_model = dataclasses.is_dataclass(kind)
+    return tuple(field.name for field in dataclasses.fields(kind)) if is_model else ()

@@ -26,7 +26,7 @@ LAYERS = (
     ("orient",),
     ("hooks",),
     ("api",),
-    ("foreign",),
+    ("foreign", "web"),
     ("tools",),
     ("toolset",),
     ("transport",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -287,6 +288,28 @@ async def test_one_filter_has_exact_counts_and_several_say_whether_there_are_mor
     assert (await codex.journal.tail(kind="note", actor="nobody")).entries == []
     assert await seqs(codex, thread="t", kind="note", actor="codex") == every
     assert await seqs(codex, thread="t", kind="decision") == []
+
+
+async def test_filters_together_give_what_each_of_them_gives(open_state: Open) -> None:
+    codex, claude = open_state(), open_state(agent="claude", session="s2")
+    await codex.threads.set("t")
+    await open_state(session="s3").runs.begin("g", run="r")
+    for n in range(32):
+        await (codex, claude)[n & 1].journal.append(
+            f"entry {n}",
+            kind=("note", "decision")[n >> 1 & 1],
+            thread="t" if n & 4 else "",
+            run="r" if n & 8 else "",
+        )
+
+    filters = {"actor": "claude", "kind": "decision", "thread": "T", "run": "R"}
+    of_each = {word: set(await seqs(codex, **{word: value})) for word, value in filters.items()}
+    for length in range(2, 5):
+        for words in itertools.combinations(filters, length):
+            found = await seqs(codex, **{word: filters[word] for word in words})
+            in_all = [of_each[word] for word in words]
+            assert found == [seq for seq in range(40) if all(seq in one for one in in_all)]
+            assert len(found) == 32 >> length
 
 
 async def test_a_thread_that_is_not_there_is_said_not_shown_as_empty(

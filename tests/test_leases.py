@@ -273,6 +273,20 @@ async def test_a_person_can_break_a_lease_and_its_token_is_lost(mine: State, the
     ]
 
 
+async def test_a_person_who_names_a_lease_breaks_no_other(mine: State, theirs: State) -> None:
+    await mine.threads.set("t")
+    seen = await token_of(theirs, "t")
+    await theirs.threads.release("t", lease_token=seen)
+    await token_of(theirs, "t")
+
+    with pytest.raises(LeaseLost):
+        await mine.threads.release("t", lease_token=seen, force=True)
+
+    lease = (await mine.threads.get("t")).thread.lease
+    assert lease is not None
+    assert (await mine.threads.release("t", lease_token=lease.token, force=True)).lease is None
+
+
 @pytest.mark.parametrize(
     "closing", [{"status": "done", "evidence": "x"}, {"status": "dropped", "note": "x"}]
 )

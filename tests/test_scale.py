@@ -26,6 +26,7 @@ from large_store import NOW, Size, Still, build
 from mcp_state.api import State, open_store
 from mcp_state.models import Thread
 from mcp_state.store import doctor, opening
+from mcp_state.web.views import look
 
 SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 LARGE = Size(entries=100_000, threads=10_000, blocks=1_000, facts=10_000)
@@ -62,6 +63,12 @@ CALLS: dict[str, Callable[[State, int], Awaitable[object]]] = {
     "fact_list of what is due": lambda state, n: state.facts.list(due=True),
     "fact_record": lambda state, n: state.facts.record("fact0000050", check=f"check {n}"),
     "fact_verify": lambda state, n: state.facts.verify("fact0000050", True, f"run {n}"),
+    "page: overview": lambda state, n: look(state, "overview", {}),
+    "page: threads": lambda state, n: look(state, "threads", {}),
+    "page: journal": lambda state, n: look(state, "journal", {"kind": "note", "actor": "builder"}),
+    "page: facts": lambda state, n: look(state, "facts", {"trust": "provisional"}),
+    "page: versions": lambda state, n: look(state, "versions", {"key": "block0000001"}),
+    "page: history": lambda state, n: look(state, "history", {}),
 }
 
 
@@ -145,6 +152,8 @@ COUNTING = {
     "thread_list of what is due": 8_500,
     "fact_list": 7_500,
     "fact_list of what is due": 7_500,
+    "page: overview": 16_000,
+    "page: facts": 7_500,
 }
 """SQLite instructions for counting up to 1,001 due threads of each status and facts of each trust,
 of which the small store has fewer. A scan of the active threads alone costs 90,000."""

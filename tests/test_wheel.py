@@ -40,6 +40,8 @@ async def test_the_wheel_holds_what_it_needs_and_serves(tmp_path: Path) -> None:
     for name in ("readonly", "coding", "all"):
         assert f"mcp_state/toolsets/{name}.toml" in names
     assert "mcp_state/store/migrations/0001_core.sql" in names
+    for name in ("html", "js", "css"):
+        assert f"mcp_state/web/page/board.{name}" in names
     assert not any(name.startswith(("tests/", "toolsets/")) for name in names)
     where = run(python, "-c", "import mcp_state; print(mcp_state.__file__)", cwd=tmp_path)
     assert where.startswith(str(tmp_path))

@@ -42,6 +42,7 @@ _COMMANDS: Mapping[str, str] = {
     "projects": "projects",
     "export": "transfer",
     "import": "imports",
+    "web": "web",
     "doctor": "upkeep",
     "backup": "upkeep",
     "restore": "upkeep",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mcp_state.calls import argument, tool
 from mcp_state.errors import BadArgument, Conflict
@@ -39,7 +39,7 @@ _BACK = """
     WHERE journal_topics.project = :project AND topic = :topic AND journal_topics.seq < :before
         AND journal_rows.project = :project AND journal_rows.seq = journal_topics.seq
         AND (:agent = '' OR agent = :agent) AND (:kind = '' OR kind = :kind)
-        AND (:run = '' OR run = :run)
+        AND (:run = '' OR run = :run) AND (:thread = '' OR thread = :thread)
     ORDER BY journal_topics.seq DESC LIMIT :limit
 """
 _FORWARD = """
@@ -48,7 +48,7 @@ _FORWARD = """
         AND journal_topics.seq > :since AND journal_topics.seq < :before
         AND journal_rows.project = :project AND journal_rows.seq = journal_topics.seq
         AND (:agent = '' OR agent = :agent) AND (:kind = '' OR kind = :kind)
-        AND (:run = '' OR run = :run)
+        AND (:run = '' OR run = :run) AND (:thread = '' OR thread = :thread)
     ORDER BY journal_topics.seq LIMIT :limit
 """
 _NOW = 1 << 62
@@ -169,36 +169,37 @@ def tail(
     run: str = "",
 ) -> JournalPage:
     """The page of entries that `Journal.tail` describes; `run` is folded."""
-    kind, agent = fold(kind), clean(agent)[0].strip()
-    if thread.strip():
-        topic = f"thread:{fold(thread)}"
-    elif run:
-        topic, run = f"run:{run}", ""
-    elif agent:
-        topic, agent = f"agent:{agent}", ""
-    elif kind:
-        topic, kind = f"kind:{kind}", ""
-    else:
-        topic = ""
+    wanted = {"thread": fold(thread), "run": run, "agent": clean(agent)[0].strip()}
+    wanted["kind"] = fold(kind)
+    narrowest, topic = _narrowest(tx, wanted)
     params = {
+        **wanted,
+        narrowest: "",
         "topic": topic,
         "before": _NOW if before is None else before,
         "since": since,
-        "agent": agent,
-        "kind": kind,
-        "run": run,
         "limit": limit,
     }
     rows = tx.all(_BACK if since is None else _FORWARD, params)
     if since is None:
         rows.reverse()
     entries = [entry_of(row) for row in rows]
-    if agent or kind or run:
+    if sum(map(bool, wanted.values())) > 1:
         return JournalPage(entries, *_beyond(tx, params, rows))
     total: int = tx.scalar(_LAST_NUMBER, params) or 0
     if not rows:
         return JournalPage(entries, *((0, total) if since is None else (total, 0)))
     return JournalPage(entries, rows[0]["number"] - 1, total - rows[-1]["number"])
+
+
+def _narrowest(tx: Reading, wanted: Mapping[str, str]) -> tuple[str, str]:
+    """Which of the filters has the fewest entries, and the topic that lists them."""
+    topics = {word: f"{word}:{value}" for word, value in wanted.items() if value}
+    if len(topics) < 2:
+        return next(iter(topics.items()), ("", ""))
+    sizes = {word: tx.scalar(_LAST_NUMBER, {"topic": topics[word]}) or 0 for word in topics}
+    word = min(topics, key=sizes.__getitem__)
+    return word, topics[word]
 
 
 def _beyond(tx: Reading, params: Params, rows: Sequence[Row]) -> tuple[int | None, int | None]:

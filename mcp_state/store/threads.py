@@ -287,7 +287,7 @@ class Threads(Noun):
     def release(
         self, tx: Writing, thread: str, *, lease_token: int | None = None, force: bool = False
     ) -> Thread:
-        """Give a lease back; `force` breaks it, for people.
+        """Give a lease back; `force` breaks it, for people: with a token only the one it is for.
 
         Raises:
             NotFound: there is no such thread.
@@ -296,7 +296,7 @@ class Threads(Noun):
         """
         row = find_row(tx, thread)
         tx.subject = ("thread", row["name"])
-        if not force:
+        if lease_token or not force:
             check_lease(tx, row, lease_token)
         broken = lease_of(tx, row)
         if broken is None:
