@@ -28,6 +28,7 @@ LAYERS = (
     ("tools",),
     ("toolset",),
     ("transport",),
+    ("apps",),
     ("server",),
     ("cli", "__main__"),
 )
