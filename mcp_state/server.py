@@ -20,7 +20,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 import mcp_state
-from mcp_state import render, toolset
+from mcp_state import apps, render, toolset
 from mcp_state.api import State
 from mcp_state.errors import BadArgument, ReadonlyToolset, StateError
 from mcp_state.models import Actor, Caller, Packet, Totals
@@ -82,6 +82,7 @@ def create_server(settings: Settings, clock: Clock | None = None) -> StateServer
         on_list_prompts=app.list_prompts,
         on_get_prompt=app.get_prompt,
     )
+    server.extensions[apps.EXTENSION_ID] = {}
     server.add_notification_handler(
         "notifications/roots/list_changed", types.NotificationParams, app.forget_root
     )
@@ -141,7 +142,10 @@ class _App:
             spec = self._listed(params.name)
             bound = bind(spec.name, spec.parameters, params.arguments or {})
             outcome = await self._run(spec, bound, State(self.database, caller))
-            return await self._answered(outcome, caller, bound.replaced + _replaced(request))
+            result = await self._answered(outcome, caller, bound.replaced + _replaced(request))
+            if apps.client_supports_apps(request):
+                result.meta = await apps.meta(State(self.database, caller), spec.name, bound.values)
+            return result
         except StateError as problem:
             if isinstance(problem, ReadonlyToolset):  # it has no events to be kept in
                 log.warning("refused: %s", problem)
@@ -350,6 +354,7 @@ class _App:
                 types.Resource(uri=uri, name=name, description=says, mime_type="text/plain")
                 for uri, name, says, _ in _RESOURCES
             ]
+            + [_BOARD]
         )
 
     async def list_resource_templates(
@@ -376,6 +381,8 @@ class _App:
             MCPError: there is no such resource, or the store refused.
         """
         uri = str(params.uri)
+        if uri == apps.BOARD:
+            return types.ReadResourceResult(contents=[_board_contents()])
         tool = next((tool for known, _, _, tool in _RESOURCES if known == uri), "")
         arguments: dict[str, Any] = {}
         if not tool and uri.startswith(_BLOCK) and len(uri) > len(_BLOCK):
@@ -444,6 +451,12 @@ _RESOURCES = (
     ("state://threads", "threads", "The open threads, in the order to work on them", "thread_list"),
     ("state://journal", "journal", "The newest journal entries", "journal_tail"),
 )
+_BOARD = types.Resource(
+    uri=apps.BOARD,
+    name="board",
+    description="The board of threads, for clients that render MCP Apps",
+    mime_type=apps.APP_MIME_TYPE,
+)
 _PROMPTS = {
     "orient": (
         "Orient",
@@ -474,6 +487,8 @@ def published(spec: Spec, structured: bool = False) -> types.Tool:
     meta: dict[str, Any] = {"anthropic/searchHint": spec.search_hint}
     if spec.always_load:
         meta["anthropic/alwaysLoad"] = True
+    if spec.shows_board:
+        meta["ui"] = {"resourceUri": apps.BOARD}
     return types.Tool(
         name=spec.name,
         title=spec.title,
@@ -500,6 +515,15 @@ _OUTPUT_SCHEMA: dict[str, Any] = {
     },
     "required": ["text", "scope"],
 }
+
+
+def _board_contents() -> types.TextResourceContents:
+    return types.TextResourceContents(
+        uri=apps.BOARD,
+        mime_type=apps.APP_MIME_TYPE,
+        text=apps.document(),
+        _meta={"ui": {"prefersBorder": True}},
+    )
 
 
 def _text(text: str) -> types.TextContent:

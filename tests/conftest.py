@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from long_runs import contradictions
 from mcp import Client
+from mcp.client import ClientExtension
 
 from mcp_state.api import State
 from mcp_state.cli import main
@@ -147,10 +148,15 @@ def connect(settings: Settings, clock: FakeClock) -> Connect:
 
     @asynccontextmanager
     async def connected(
-        mode: str = "legacy", client_info: types.Implementation | None = None, **changes: Any
+        mode: str = "legacy",
+        client_info: types.Implementation | None = None,
+        extensions: Sequence[ClientExtension] = (),
+        **changes: Any,
     ) -> AsyncGenerator[Client]:
         server = create_server(replace(settings, **changes), clock)
-        async with Client(server, mode=mode, client_info=client_info) as client:
+        async with Client(
+            server, mode=mode, client_info=client_info, extensions=extensions
+        ) as client:
             yield client
 
     return connected

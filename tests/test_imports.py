@@ -30,6 +30,7 @@ LAYERS = (
     ("tools",),
     ("toolset",),
     ("transport",),
+    ("apps",),
     ("server",),
     ("cli", "__main__"),
 )

@@ -67,6 +67,7 @@ TOOLS = (
         show=lambda packet, view: packet.text,
         search_hint="resume, wake up, where was I, state of the work, after compaction",
         always_load=True,
+        shows_board=True,
     ),
     Spec(
         search,

@@ -54,6 +54,8 @@ class Spec:
     idempotent: bool = False
     search_hint: str = ""
     always_load: bool = False
+    shows_board: bool = False
+    """Whether clients that render MCP Apps show the board with its answer."""
 
     @property
     def name(self) -> str:

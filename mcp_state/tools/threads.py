@@ -153,6 +153,7 @@ TOOLS = (
         title="List the queue",
         show=_listed,
         search_hint="todo, tasks, what to work on next, what is due or blocked",
+        shows_board=True,
     ),
     Spec(
         thread_get,
