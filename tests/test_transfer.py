@@ -677,7 +677,9 @@ def test_a_file_and_a_project_that_are_not_there_are_said_so(tmp_path: Path) -> 
         "Name a file that `mcp-state export` made, or what another tool keeps.\n"
     )
     _, refused = run(tmp_path, "import", ".", code=2)
-    assert refused.startswith("error: bad_argument: . can't be read: Is a directory. ")
+    assert refused.startswith(
+        "error: bad_argument: . is a folder with nothing in it that is known "
+    )
     _, refused = run(tmp_path, "export", "x.jsonl", "--project", "none", code=1)
     assert refused.startswith("error: not_found: no project 'none'")
     _, refused = run(tmp_path, "export", "x.jsonl", code=1)

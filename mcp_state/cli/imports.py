@@ -49,17 +49,13 @@ _KINDS = {"thread": "threads", "block": "memory blocks", "entry": "journal entri
 def import_(
     options: Options, path: Path, format: str | None, dry_run: bool, into: str, allow_secrets: bool
 ) -> None:
-    r"""Bring what PATH holds into a project; a PATH of - is an export on standard input.
+    """Bring what PATH holds into a project; a PATH of - is an export on standard input.
 
-    PATH is a file of `mcp-state export`, or what another tool keeps, as --from names it.
-
-    \b
-    server-memory  the memory.jsonl of @modelcontextprotocol/server-memory;
-    beads          a repository with .beads, or an export of bd;
-    backlog        a repository or folder of Backlog.md;
-    taskmaster     a repository with .taskmaster, or a tasks.json;
-    notes          a folder of Markdown files: each becomes a memory block;
-    journal        Markdown with dates in its headings, or JSON with times.
+    PATH is a file of `mcp-state export`, or what another tool keeps: the memory.jsonl of
+    server-memory; a repository with .beads, or an export of bd; a repository or folder of
+    Backlog.md; a repository with .taskmaster, or a tasks.json; as notes, a folder of Markdown
+    files, each of which becomes a memory block; as a journal, Markdown with dates in its headings
+    or in the names of its files, or JSON with times.
 
     Nothing is overwritten, and importing again brings only what is new. What is there already under
     a name is left alone and listed (of an export: kept apart as "NAME (from PROJECT)"). An export

@@ -36,9 +36,9 @@ _TOLD = frozenset((
     *("id", "title", "status", "assignee", "created_date", "updated_date", "labels", "priority"),
     *("dependencies", "parent_task_id", "milestone", "type", "due_date", "ordinal"),
 ))  # fmt: skip
-_MARKER = re.compile(r"[ \t]*<!-- (?:SECTION:\w+|AC|DOD|COMMENTS):(?:BEGIN|END) -->[ \t]*\n?")
-_CRITERIA = re.compile(r"<!-- (AC|DOD):BEGIN -->\n(.*?)<!-- \1:END -->", re.DOTALL)
-_SUMMARY = re.compile(r"<!-- SECTION:FINAL_SUMMARY:BEGIN -->\n(.*?)<!-- SECTION:FINAL", re.DOTALL)
+_MARKER = re.compile(r"<!-- (?:SECTION:\w+|AC|DOD|COMMENTS):(?:BEGIN|END) -->[ \t]*\n?")
+_CRITERIA = ("AC", "DOD")
+_SUMMARY = "SECTION:FINAL_SUMMARY"
 
 
 def suits(path: str) -> bool:
@@ -156,24 +156,31 @@ def _origin(said: Mapping[str, Value], number: str, word: str, where: str) -> st
 
 def _evidence(said: Mapping[str, Value], text: str, word: str, where: str) -> str:
     changed = _one(said, "updated_date") or _one(said, "created_date")
-    summary = _SUMMARY.search(text)
-    told = one_line(summary[1], 1500) if summary else "no final summary given"
+    told = one_line(" ".join(_marked(text, _SUMMARY)[0]), 1500) or "no final summary given"
     moved = ", completed" if where == "completed" else ""
     return f"{word}{moved} in Backlog.md" + (f" on {changed}" if changed else "") + f": {told}"
 
 
 def _criteria(text: str) -> Sequence[Criterion]:
     found: dict[str, Criterion] = {}
-    for _, items in _CRITERIA.findall(text):
-        for one in criteria_in(items) if items.strip() else ():
+    for items in (part for mark in _CRITERIA for part in _marked(text, mark)[0] if part.strip()):
+        for one in criteria_in(items):
             found.setdefault(one.text, one)
     return list(found.values())
+
+
+def _marked(text: str, mark: str) -> tuple[Sequence[str], str]:
+    """What stands between marks of the program, and the text without that."""
+    first, *parts = text.split(f"<!-- {mark}:BEGIN -->")
+    inside = [part.partition(f"<!-- {mark}:END -->") for part in parts]
+    return [part[0] for part in inside], first + "".join(part[2] for part in inside)
 
 
 def _body(text: str, *, with_criteria: bool) -> str:
     """The prose of a task, without the marks of the program and without headings over nothing."""
     if not with_criteria:
-        text = _CRITERIA.sub("", text)
+        for mark in _CRITERIA:
+            text = _marked(text, mark)[1]
     text = _MARKER.sub("", text)
     parts = re.split(r"^## ", text, flags=re.MULTILINE)
     said = (part.partition("\n") for part in parts[1:])

@@ -76,9 +76,18 @@ def read_json(path: str) -> object:
 
 
 def json_lines(source: Source, path: str) -> Iterator[tuple[str, Json]]:
-    """The objects of a file of JSON lines, each with its place; what is none is left, and noted."""
+    """The objects of a file of JSON lines, each with its place; what is none is left, and noted.
+
+    A file that is one list holds its items.
+
+    Raises:
+        BadArgument: the file can't be read.
+    """
     name = os.path.basename(path)
     data = opened(path)
+    if data[:64].lstrip().startswith(b"["):
+        yield from _listed(source, path)
+        return
     for number, line in enumerate(data.split(b"\n"), 1):
         place = f"{name}:{number}"
         if not line.strip():
@@ -97,6 +106,19 @@ def json_lines(source: Source, path: str) -> Iterator[tuple[str, Json]]:
                 yield place, cast(Json, value)
             else:
                 source.leave(place, "a line", "it is no JSON object")
+
+
+def _listed(source: Source, path: str) -> Iterator[tuple[str, Json]]:
+    try:
+        whole = read_json(path)
+    except Unreadable as problem:
+        raise refused(path, problem) from None
+    for number, item in enumerate(cast(list[object], whole), 1):
+        place = f"{os.path.basename(path)}: item {number}"
+        if isinstance(item, dict):
+            yield place, cast(Json, item)
+        else:
+            source.leave(place, "an item", "it is no JSON object")
 
 
 def decode(text: str) -> object:

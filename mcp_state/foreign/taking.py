@@ -36,6 +36,9 @@ _SHOWN = "SELECT shown FROM projects WHERE id = :project"
 _ABOUT = 200
 _AT_ONCE = 250
 _LATER = "30d"
+_NOT_TAKEN = "which was not taken"
+_IN_PART = "?"
+"""Behind what a thing was taken from: something that it leads to may still come."""
 
 
 async def take(
@@ -57,7 +60,7 @@ async def take(
         taken = taking.go_on(tx, count)
         if dry_run:
             tx.changed = False
-        return replace(taken, dry_run=dry_run)
+        return replace(taken, dry_run=dry_run, event=0 if dry_run else taken.event)
 
     taken = await state.database.write(state.caller, work)
     while taking.left:
@@ -163,7 +166,7 @@ class _Taking:
                 raise _Left(f"a {kind} of this name is here already; it is left as it is")
             return None
         home, _, content = known[0].partition(":")
-        if content == digest:
+        if content == digest or (content == digest + _IN_PART and version != known[1]):
             return False
         if home != self._home:
             raise _Left(f"another {self._source.format} source has one of this name, taken before")
@@ -186,8 +189,7 @@ class _Taking:
     def _block(self, block: Block) -> Counter[str]:
         tx = self._tx
         version, there = version_of(tx, block.key)
-        value = self._short(block.value, tx.limits.block, f"note {block.key}")
-        if there == clean(value)[0] or there == clean(block.value)[0]:
+        if there == clean(block.value)[0]:
             self._seen.add(("block", fold(block.key)))
             return self._here
         goes_on = self._before(
@@ -195,6 +197,7 @@ class _Taking:
         )
         if goes_on is False:
             return self._here
+        value = self._short(block.value, tx.limits.block, f"note {block.key}")
         stored = set_block(tx, block.key, value)
         self._remember("block", block.key, block.fingerprint(), stored.version)
         self._count_replaced(block.value)
@@ -222,12 +225,15 @@ class _Taking:
         if row is not None and row["status"] not in OPEN and row["status"] != task.status:
             set_thread(tx, task.name, status=Status.ACTIVE, note=changes.get("note"))
         self._write(task, row, changes)
-        row = tx.one(THREAD, {"name": fold(task.name)})
-        assert row is not None
-        self._remember("thread", task.name, digest, row["version"])
-        self._count_replaced(task.title + task.body)
+        now = tx.one(THREAD, {"name": fold(task.name)})
+        assert now is not None
+        in_part = _IN_PART if any(why is _NOT_TAKEN for _, why in missing) else ""
+        self._remember("thread", task.name, digest + in_part, now["version"])
         for name, why in missing:
             self._leave(task.place, f"{task.name} depends on {name}", why)
+        if row is not None and row["version"] == now["version"]:
+            return self._here
+        self._count_replaced(task.title + task.body)
         return self._changed if goes_on else self._taken
 
     def _write(self, task: Task, row: Row | None, changes: Changes) -> None:
@@ -324,7 +330,7 @@ class _Taking:
             if name in self._circular.get(task.name, ()):
                 missing.append((name, "which waits for it: a circle"))
             elif row is None or self._known("thread", name) is None:
-                missing.append((name, "which was not taken"))
+                missing.append((name, _NOT_TAKEN))
             elif row["status"] == Status.DROPPED:
                 continue  # it would wait for ever; there it counts as finished
             elif len(found) == self._tx.limits.items:

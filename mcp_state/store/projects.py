@@ -181,6 +181,7 @@ _KEEP_BLOB_ONCE = (
 _FORGET_APPENDS = """
     DELETE FROM idempotency WHERE project = :project AND operation = 'memory_append'
 """
+_FORGET_IMPORTS = "DELETE FROM idempotency WHERE project = :project AND operation = 'import'"
 _BLOB = "SELECT * FROM blob_rows WHERE project = :project AND key = :key"
 _DOCUMENT = """
     SELECT text FROM documents WHERE project = :project AND kind = :kind AND name = :old
@@ -383,6 +384,8 @@ class Projects(Noun):
         apart = _keep_apart(tx, source, target)
         if {"memory", "run"} & {kind for kind, _, _ in apart}:  # they would lead to other blocks
             tx.run(_FORGET_APPENDS)
+        if {"memory", "thread"} & {kind for kind, _, _ in apart}:
+            tx.run(_FORGET_IMPORTS)
         lifetimes = _keep_blobs_once(tx, target)
         _move(tx, target, offset)
         for _, sql in lifted:

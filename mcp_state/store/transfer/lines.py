@@ -161,7 +161,8 @@ class LineReader:
         if not isinstance(found, dict) or not is_format(cast(Line, found).get(MAGIC)):
             raise self.refusal(
                 "this is no export of mcp-state",
-                next_step="Nothing was imported. Name a file that `mcp-state export` made.",
+                next_step="Nothing was imported. Name a file that `mcp-state export` made; "
+                "of another tool's, say with --from which it is.",
             )
         line = cast(Line, found)
         if line[MAGIC] > FORMAT:

@@ -35,6 +35,7 @@ _OF_RENAMED_BLOCK = """
     WHERE events.kind = 'memory' AND operation = 'append' AND version = :version
         AND target <> units.name
 """
+_OF_RENAMED = "SELECT 1 FROM units WHERE kind = :kind AND name = :name AND target <> name"
 _TOLD = """
     SELECT 1 FROM events WHERE unit_kind = 'run' AND unit = :unit AND kind = 'run' AND fresh = 1
 """
@@ -349,7 +350,8 @@ class Rows:
         """The idempotency keys that still mean what they meant.
 
         The key of an append to a block stands with a version and a digest that holds the name of
-        the block: if it may be one that was kept apart, it is left out.
+        the block: if it may be one that was kept apart, it is left out. So is what says that a
+        thing came from another tool, if it was kept apart.
         """
         for row in self._staging.each(_KEYS):
             values = json.loads(row["data"]) | {"project": self._tx.project}
@@ -357,9 +359,18 @@ class Rows:
                 values["seq"] = self._staging.scalar(_NEW, {"seq": values["seq"]})
                 if values["seq"] is None:
                     continue
+            elif values["operation"] == "import":
+                if self._of_renamed(values["key"]):
+                    continue
             elif self._staging.one(_OF_RENAMED_BLOCK, {"version": values["seq"]}) is not None:
                 continue
             yield values
+
+    def _of_renamed(self, key: str) -> bool:
+        """Whether FORMAT:KIND:NAME is a thing that was kept apart."""
+        kind, _, name = key.partition(":")[2].partition(":")
+        at = {"kind": "memory" if kind == "block" else kind, "name": name}
+        return self._staging.one(_OF_RENAMED, at) is not None
 
     def _values(self, row: Row) -> Mapping[str, Any]:
         """What a row of the file is in the project."""
