@@ -533,6 +533,21 @@ def test_a_wrong_word_is_told_with_the_right_one(
     assert tree(home) == {}
 
 
+def test_a_server_that_is_switched_off_stays_so_and_is_told(home: Path, install: Run) -> None:
+    text = '[mcp_servers.state]\ncommand = "mcp-state"\nargs = ["serve"]\nenabled = false\n'
+    path = write("codex", home, text)
+    said = f"warning: the server is switched off in {path}; that was left as it is\n"
+    assert said in install("codex").output
+    assert entry("codex", home)["enabled"] is False
+
+
+def test_a_file_on_one_line_is_not_shown_with_what_else_it_holds(home: Path, install: Run) -> None:
+    write("cursor", home, json.dumps({"token": "secret" * 100}))
+    done = install("cursor").output
+    assert "    - (a line of 613 characters)\n" in done
+    assert "secret" not in done
+
+
 def test_claude_desktop_without_a_project_says_what_that_means(home: Path, install: Run) -> None:
     said = "reads list the projects and writes have to name one; --project NAME chooses one"
     assert said in install("claude-desktop").output

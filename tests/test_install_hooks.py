@@ -226,6 +226,24 @@ def test_hooks_in_the_configuration_of_codex_get_ours_beside_them(
     assert path.read_text() == text
 
 
+@pytest.mark.parametrize(
+    ("client", "path", "text", "switch"),
+    [
+        ("codex", ".codex/config.toml", "[features]\nhooks = false\n", "features.hooks"),
+        ("claude-code", ".claude/settings.json", '{"disableAllHooks": true}', "disableAllHooks"),
+    ],
+)
+def test_that_hooks_are_turned_off_is_told(
+    client: str, path: str, text: str, switch: str, home: Path, install: Run
+) -> None:
+    file = home / path
+    file.parent.mkdir()
+    file.write_text(text)
+    said = f"warning: {switch} in {file} turns hooks off; that was left as it is\n"
+    assert said not in install(client).output
+    assert said in install(client, "--hooks").output
+
+
 def test_a_broken_file_of_hooks_is_named(home: Path, run: Run, install: Run) -> None:
     path = home / ".codex/hooks.json"
     path.parent.mkdir()

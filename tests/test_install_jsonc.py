@@ -42,11 +42,11 @@ LEAVES = (
 
 @st.composite
 def values(draw: st.DrawFn, depth: int = 0, kind: str = "") -> str:
-    kind = kind or draw(st.sampled_from("{[s" if depth < 3 else "s"))
+    kind = kind or draw(st.sampled_from("{[s" if depth < 5 else "s"))
     if kind == "s":
         return json.dumps(draw(LEAVES), ensure_ascii=draw(st.booleans()))
     parts: list[str] = []
-    for _ in range(draw(st.integers(0, 3))):
+    for _ in range(draw(st.integers(0, 3 if depth < 2 else 2))):
         value = draw(values(depth + 1))
         if kind == "{":
             value = f"{json.dumps(draw(KEYS))}{draw(GAPS)}:{draw(GAPS)}{value}"
@@ -178,6 +178,7 @@ def test_an_edit_has_the_style_of_the_file(text: str, edited: str) -> None:
         ),
         ('{"a": "\\x"}', "line 1, column 7: a string has a wrong escape"),
         ("[" * 5000, "line 1, column 202: nested deeper than 200 levels"),
+        ('{"a": {"b": {"c": {"d": NaN}}}}', "line 1, column 25: a value is expected, not 'N'"),
     ],
 )
 def test_what_is_no_json_is_told_with_its_place(text: str, problem: str) -> None:

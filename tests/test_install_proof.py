@@ -50,9 +50,15 @@ def test_the_server_answers_as_the_client_starts_it(client: str, home: Path) -> 
         done.stdout,
         re.MULTILINE,
     )
-    assert (
-        json.loads(run(home, "install", client, "--json").stdout)["proof"]["tools"][0] == "orient"
-    )
+
+
+@pytest.mark.parametrize(
+    ("client", "known"),
+    [("codex", "no project yet"), ("claude-code", "project acme (from MCP_STATE_PROJECT)")],
+)
+def test_the_server_gets_what_the_client_gives_it(client: str, known: str, home: Path) -> None:
+    done = run(home, "install", client, "--json", MCP_STATE_PROJECT="acme")
+    assert known in json.loads(done.stdout)["proof"]["text"]
 
 
 def test_a_server_that_fails_is_told_and_the_configuration_stays(home: Path) -> None:

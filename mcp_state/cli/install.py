@@ -21,8 +21,8 @@ from mcp_state.cli.common import read_settings
 from mcp_state.cli.output import print_result, print_text
 from mcp_state.errors import BadArgument, ConfigRefused, NotAnswered
 from mcp_state.install import files, plan
-from mcp_state.install.clients import CLIENTS, MINIMAL, Client, Place
-from mcp_state.install.parts import Wish, options_of
+from mcp_state.install.clients import CLIENTS, MINIMAL, START_LIMIT, Client, Place
+from mcp_state.install.parts import Wish, hooks_switch, options_of
 from mcp_state.install.proof import Proof, prove
 
 _TRIES = 3
@@ -93,7 +93,7 @@ def _shared(command: click.decorators.FC) -> click.decorators.FC:
     "--print", "snippet", is_flag=True, help="Print what to write by hand; write nothing."
 )
 @click.option("--no-proof", is_flag=True, help="Do not start the server at the end.")
-@click.option("--uninstall", "removal", is_flag=True, hidden=True)
+@click.option("--uninstall", "removal", is_flag=True, hidden=True, help="Points to uninstall.")
 @_shared
 def install(
     client: str,
@@ -163,7 +163,9 @@ def install(
     undo += ["--name", name] if name != "state" else []
     undo += ["--config", str(wish.config)] if wish.config else []
     undo += ["--instructions-file", str(wish.instructions)] if instructions_file else []
-    done = words.Done(client, changed, tuple(words.notes(wish, found)), shlex.join(undo))
+    switch = hooks_switch(wish, lambda path: files.read(path) or "") if hooks else ""
+    notes = tuple(words.notes(wish, found, switch))
+    done = words.Done(client, changed, notes, shlex.join(undo))
     failed: NotAnswered | None = None
     if not no_proof:
         try:
@@ -336,5 +338,6 @@ async def _prove(wish: Wish, found: Mapping[str, Any]) -> Proof:
         environment = {one: environment[one] for one in MINIMAL if one in environment}
     if wish.client.name == "claude-code":
         environment["CLAUDE_PROJECT_DIR"] = folder
-    environment |= {str(key): str(value) for key, value in found.get("env", {}).items()}
-    return await prove([found["command"], *found["args"]], environment, folder, wish.client.limit)
+    if isinstance(found.get("env"), dict):
+        environment |= {str(key): str(value) for key, value in found["env"].items()}
+    return await prove([found["command"], *found["args"]], environment, folder, START_LIMIT)

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mcp_state.install.clients import Client, store_packages
+from mcp_state.install.clients import START_LIMIT, Client, store_packages
 from mcp_state.install.parts import Wish
 from mcp_state.install.plan import Change
 from mcp_state.install.proof import Proof
 
 _CACHE = re.compile(r"[/\\](?:(?:archive|builds|environments)-v\d+|pipx[/\\]\.?cache)[/\\]")
-_WIDEST = 160
+_LONGEST = 400  # more is a whole file on one line, with what else it holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,13 @@ def told(done: Done, client: Client) -> Iterator[str]:
     """All of it, in lines."""
     for one in done.changed:
         yield f"{'removed' if one.gone else 'changed'} {one.path}: {', '.join(one.what)}"
-        yield from (f"    {line[:_WIDEST]}" for line in one.lines)
+        for line in one.lines:
+            is_whole = len(line) > _LONGEST
+            yield (
+                f"    {line[0]} (a line of {len(line) - 1:,} characters)"
+                if is_whole
+                else f"    {line}"
+            )
         if one.backup:
             yield f"    what was there: {one.backup}"
     if not done.changed:
@@ -66,14 +72,14 @@ def told(done: Done, client: Client) -> Iterator[str]:
         proof = done.proof
         yield (
             f"answered: start {proof.start:.1f} s, orient {proof.orient:.1f} s, "
-            f"{len(proof.tools)} tools; start-up limit {client.limit:g} s"
+            f"{len(proof.tools)} tools; start-up limit {START_LIMIT} s"
         )
     if done.undo:
         yield f"to undo it: {done.undo}"
 
 
-def notes(wish: Wish, found: Mapping[str, Any]) -> Iterator[str]:
-    """What to know about the entry that is there now."""
+def notes(wish: Wish, found: Mapping[str, Any], switch: str) -> Iterator[str]:
+    """What to know about the entry that is there now; `switch` turns the hooks off."""
     client = wish.client
     writing = (
         "the others too" if wish.writing else "asks for the others; --allow-writes changes that"
@@ -86,6 +92,10 @@ def notes(wish: Wish, found: Mapping[str, Any]) -> Iterator[str]:
         )
     if wish.hooks and client.name == "codex":
         yield "hooks: Codex skips hooks that are not trusted; these are, by the hashes shown above"
+    if switch:
+        yield f"warning: {switch} turns hooks off; that was left as it is"
+    if found.get("enabled") is False or found.get("disabled") is True:
+        yield f"warning: the server is switched off in {wish.file}; that was left as it is"
     if _CACHE.search(found["command"]):
         yield (
             f"warning: {found['command']} lies in a cache that gets cleaned; install mcp-state "

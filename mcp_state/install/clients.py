@@ -12,6 +12,8 @@ MINIMAL = (
     "APPDATA", "LOCALAPPDATA", "SYSTEMROOT", "TEMP", "USERNAME", "USERPROFILE",
 )  # fmt: skip
 """What is left of the environment where a client gives only a minimum."""
+START_LIMIT = 30
+"""How many seconds the clients wait for a server to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +41,10 @@ class Place:
 class Client:
     """A client: names, files, and what it does with servers.
 
-    `first` is what an entry gets once, besides its command; a person may change it. `limit` is how
-    many seconds a server may take to start. `approval` says which tools run without being asked
-    for; it has a place for those that write where files can permit that (`permits`). `folder` is
-    the working directory of its servers; empty for that of the session. `minimal` clients keep most
-    of the environment to themselves.
+    `first` is what an entry gets once, besides its command; a person may change it. `approval` says
+    which tools run without being asked for; it has a place for those that write where files can
+    permit that (`permits`). `folder` is the working directory of its servers; empty for that of the
+    session. `minimal` clients keep most of the environment to themselves.
     """
 
     name: str
@@ -53,7 +54,6 @@ class Client:
     approval: str
     permits: bool = False
     first: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    limit: float = 30
     minimal: bool = True
     folder: str = ""
     instructions: Callable[[Place], Path] | None = None
@@ -116,7 +116,7 @@ CLIENTS: Mapping[str, Client] = {
             config=lambda place: codex_home(place) / "config.toml",
             servers="mcp_servers",
             approval="Codex runs every tool unasked, since each says that it destroys nothing",
-            first={"required": True, "startup_timeout_sec": 30},
+            first={"required": True, "startup_timeout_sec": START_LIMIT},
             instructions=lambda place: codex_home(place) / "AGENTS.md",
         ),
         Client(
@@ -162,7 +162,7 @@ CLIENTS: Mapping[str, Client] = {
             servers="mcpServers",
             approval="Gemini CLI runs the tools that read unasked, and {writing}",
             permits=True,
-            first={"timeout": 30000},
+            first={"timeout": START_LIMIT * 1000},
             minimal=False,
             instructions=lambda place: gemini_home(place) / "GEMINI.md",
         ),

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, cast
 
 from mcp_state.errors import ConfigRefused
@@ -24,6 +25,7 @@ _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
 _SCALAR = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
 _DEEPEST = 200
 _LONGEST_NUMBER = 1000
+_EDITED = 3  # levels of containers with members of interest; below them the values do
 
 
 class Malformed(ValueError):
@@ -39,7 +41,7 @@ class Malformed(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value, and where it stands; of an object the members, of an array the items.
+    """A value, and where it stands; near the root what is in it too: members or items.
 
     `comma` is where the comma after it ends, -1 without one; `key_at` where its key begins, or the
     value itself in an array.
@@ -58,6 +60,7 @@ class Value:
         return next((one for one in reversed(self.inside) if one.key == key), None)
 
 
+@lru_cache(maxsize=8)
 def parse(text: str) -> Value:
     """The value of a text; an empty one is an empty object.
 
@@ -210,7 +213,8 @@ def _value(text: str, at: int, depth: int) -> Value:
     if depth > _DEEPEST:
         raise Malformed(f"nested deeper than {_DEEPEST} levels", text, at)
     if text[at : at + 1] in ("{", "["):
-        return _container(text, at, depth)
+        whole = _whole(text, at) if depth == _EDITED else None
+        return whole or _container(text, at, depth)
     if found := _STRING.match(text, at):
         return Value(at, found.end(), _string(text, found))
     found = _SCALAR.match(text, at)
@@ -218,6 +222,22 @@ def _value(text: str, at: int, depth: int) -> Value:
         raise Malformed(f"a value is expected, not {_seen(text, at)}", text, at)
     number = found[0]
     return Value(at, found.end(), json.loads(number) if len(number) < _LONGEST_NUMBER else number)
+
+
+def _whole(text: str, start: int) -> Value | None:
+    """A container without comments, read at once; None if it is not that simple."""
+    try:
+        data, end = _DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None
+    return Value(start, end, data)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def _container(text: str, start: int, depth: int) -> Value:

@@ -16,6 +16,7 @@ from mcp_state.install.clients import Client, Place, claude_home, codex_home, ge
 _PROGRAM = re.compile(r"mcp[-_]state(?:\.exe)?")
 _OPTIONS = ("--db", "--agent", "--project", "--toolset")
 _EVENTS = tuple(("hooks", event) for event in hooks.EVENTS)
+_SWITCH = ("features", "hooks")
 _POLICY_HEAD = "# Made by `mcp-state install gemini`"
 
 Text = Callable[[Path], str]
@@ -97,6 +98,16 @@ def parts(wish: Wish, text: Text) -> list[Part]:
         part = Part(path, "instructions", block.put, block.remove, wanted=wanted, private=False)
         found.append(part)
     return found
+
+
+def hooks_switch(wish: Wish, text: Text) -> str:
+    """What turns all hooks of the client off, and where; empty if nothing does."""
+    if wish.client.toml:
+        path = codex_home(wish.place) / "config.toml"
+        return f"features.hooks in {path}" if toml.read(text(path), _SWITCH) is False else ""
+    path = claude_home(wish.place) / "settings.json"
+    off = jsonc.read(text(path), ("disableAllHooks",))
+    return f"disableAllHooks in {path}" if off is True else ""
 
 
 def entry(wish: Wish, text: str) -> dict[str, Any] | None:
