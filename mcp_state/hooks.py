@@ -28,6 +28,8 @@ Event = Literal["session-start", "pre-compact", "stop", "subagent-start"]
 
 _MOST_BYTES = 9500
 """Of all that is said at once; clients put more than 10,000 bytes into a file instead."""
+_PATIENCE = 0.7
+"""Seconds for what is looked up; without it the packet is late as a whole."""
 _TOKENS = 2000
 _TOKENS_OF_SUBAGENT = 500
 _KNOWN = 5
@@ -172,7 +174,7 @@ async def _at_start(told: Told, database: Database, caller: Caller) -> str:
         own = []
     orient = Orient(database, caller)
     room = _MOST_BYTES - sum(len(line.encode()) + 1 for line in [_HEAD, *own])
-    packet = await orient.packet(_TOKENS, None, most_bytes=room)
+    packet = await orient.packet(_TOKENS, None, most_bytes=room, patience=_PATIENCE)
     totals = caller.totals
     if totals is None or not totals.exists:
         return _nothing_yet(caller) if is_new else ""
