@@ -55,8 +55,8 @@ _STOP = (
 class Told:
     """What the client says with the hook.
 
-    `subagent` is set where one begins. `again`: it goes on only because of a hook. `waiting`: a
-    subagent works on in the background, and will wake it.
+    `subagent` is set where one begins. At the end of a session, `again`: it went on only because
+    of a hook; `waiting`: a subagent works on in the background, and will wake it.
     """
 
     session: str = ""
@@ -102,6 +102,8 @@ async def answer(event: Event, told: Told, settings: Settings, clock: Clock | No
     Raises:
         StateError: the store is broken; at the start of a session that is said instead.
     """
+    if told.again or told.waiting:
+        return ""
     database = Database(settings.db, clock=clock, limits=settings.limits, read_only=True)
     try:
         caller = await _caller(event, told, settings, database)
@@ -120,9 +122,7 @@ async def answer(event: Event, told: Told, settings: Settings, clock: Clock | No
         await database.aclose()
     if event == "pre-compact":
         return _before_compaction(caller, mine, database.clock.now())
-    return (
-        "" if told.again or told.waiting else await _at_stop(caller, mine, settings, database.clock)
-    )
+    return await _at_stop(caller, mine, settings, database.clock)
 
 
 def too_late(event: Event) -> str:
@@ -144,7 +144,8 @@ async def _caller(event: Event, told: Told, settings: Settings, database: Databa
     session = told.subagent if event == "subagent-start" else told.session or settings.session
     actor = Actor(settings.agent or "unknown", "mcp-state hook", short_session(session))
     resolver = Resolver(settings)
-    if not settings.client_directory:
+    is_another = told.session and told.session != settings.session  # Codex, in a shell of Claude
+    if is_another or not settings.client_directory:
         return resolver.caller(actor, said=told.directory)
     caller = resolver.caller(actor)
     if caller.project:
