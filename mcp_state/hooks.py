@@ -28,6 +28,8 @@ Event = Literal["session-start", "pre-compact", "stop", "subagent-start"]
 
 _MOST_BYTES = 9500
 """Of all that is said at once; clients put more than 10,000 bytes into a file instead."""
+_PATIENCE = 0.7
+"""Seconds for what is looked up; without it the packet is late as a whole."""
 _TOKENS = 2000
 _TOKENS_OF_SUBAGENT = 500
 _KNOWN = 5
@@ -53,8 +55,8 @@ _STOP = (
 class Told:
     """What the client says with the hook.
 
-    `subagent` is set where one begins. `again`: it goes on only because of a hook. `waiting`: a
-    subagent works on in the background, and will wake it.
+    `subagent` is set where one begins. At the end of a session, `again`: it went on only because
+    of a hook; `waiting`: a subagent works on in the background, and will wake it.
     """
 
     session: str = ""
@@ -100,6 +102,8 @@ async def answer(event: Event, told: Told, settings: Settings, clock: Clock | No
     Raises:
         StateError: the store is broken; at the start of a session that is said instead.
     """
+    if told.again or told.waiting:
+        return ""
     database = Database(settings.db, clock=clock, limits=settings.limits, read_only=True)
     try:
         caller = await _caller(event, told, settings, database)
@@ -118,9 +122,7 @@ async def answer(event: Event, told: Told, settings: Settings, clock: Clock | No
         await database.aclose()
     if event == "pre-compact":
         return _before_compaction(caller, mine, database.clock.now())
-    return (
-        "" if told.again or told.waiting else await _at_stop(caller, mine, settings, database.clock)
-    )
+    return await _at_stop(caller, mine, settings, database.clock)
 
 
 def too_late(event: Event) -> str:
@@ -142,7 +144,8 @@ async def _caller(event: Event, told: Told, settings: Settings, database: Databa
     session = told.subagent if event == "subagent-start" else told.session or settings.session
     actor = Actor(settings.agent or "unknown", "mcp-state hook", short_session(session))
     resolver = Resolver(settings)
-    if not settings.client_directory:
+    is_another = told.session and told.session != settings.session  # Codex, in a shell of Claude
+    if is_another or not settings.client_directory:
         return resolver.caller(actor, said=told.directory)
     caller = resolver.caller(actor)
     if caller.project:
@@ -172,7 +175,7 @@ async def _at_start(told: Told, database: Database, caller: Caller) -> str:
         own = []
     orient = Orient(database, caller)
     room = _MOST_BYTES - sum(len(line.encode()) + 1 for line in [_HEAD, *own])
-    packet = await orient.packet(_TOKENS, None, most_bytes=room)
+    packet = await orient.packet(_TOKENS, None, most_bytes=room, patience=_PATIENCE)
     totals = caller.totals
     if totals is None or not totals.exists:
         return _nothing_yet(caller) if is_new else ""

@@ -24,6 +24,8 @@ from mcp_state.git import ask, one_line, said
 _State = Literal["file", "directory", "commit", "gone", "unknown"]
 _Word = Literal["unchanged", "changed", "gone", "there", "elsewhere", "unknown"]
 
+PATIENCE = 2.0
+"""Seconds that looking up takes at most."""
 _LARGEST_FILE = 1 << 24
 _CHUNK = 1 << 18
 _LONGEST_PATH = 1024
@@ -118,7 +120,7 @@ def target_of(check: str) -> str:
 
 
 async def look_up(
-    worktree: str, checks: Iterable[str], *, seconds: float = 2.0, most: int = 40
+    worktree: str, checks: Iterable[str], *, seconds: float = PATIENCE, most: int = 40
 ) -> dict[str, Found]:
     """Look the targets of checks up, each once; it does not raise.
 

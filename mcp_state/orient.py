@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
-from mcp_state import render, render_facts, render_handoffs, render_runs
+from mcp_state import lookups, render, render_facts, render_handoffs, render_runs
 from mcp_state.calls import argument, call, tool
 from mcp_state.errors import BadArgument
 from mcp_state.git import head_of
@@ -121,14 +121,20 @@ class Orient(Noun):
     """The packet of one project, for one caller."""
 
     async def packet(
-        self, max_tokens: int, since: int | None, *, most_bytes: int | None = None
+        self,
+        max_tokens: int,
+        since: int | None,
+        *,
+        most_bytes: int | None = None,
+        patience: float = lookups.PATIENCE,
     ) -> Packet:
         """Gather and render the packet.
 
         `max_tokens` is the budget of the text, at 4 characters a token, 150 to 50,000;
         `most_bytes` is another, in UTF-8. `since` is the event number after which changes are
         news; by default this session's last event, for a new session the last one of the same
-        agent in the same worktree.
+        agent in the same worktree. `patience` is how many seconds the addresses of checks are
+        looked up for.
 
         Raises:
             BadArgument: the budget is out of range.
@@ -143,7 +149,7 @@ class Orient(Noun):
         packet, totals, now = await self._gathered(since)
         if totals is None:
             return packet
-        packet = await self._looked_up(packet)
+        packet = await self._looked_up(packet, patience)
         room = max_tokens * CHARS_PER_TOKEN
         text = _text(packet, totals, self.caller, now, room)
         while most_bytes and len(text.encode()) > most_bytes and room > LEAST_TOKENS:
@@ -167,11 +173,12 @@ class Orient(Noun):
     def _held(self, tx: Reading) -> Sequence[Thread]:
         return thread_rows.held(tx, 10)
 
-    async def _looked_up(self, packet: Packet) -> Packet:
+    async def _looked_up(self, packet: Packet, patience: float) -> Packet:
         """The packet with what the server finds at the addresses of checks."""
         threads = [*packet.active, *packet.due, *packet.blocked]
         premises = (premise for thread in threads for premise in thread.relies_on)
-        found = await found_for(self.worktree, [*packet.facts, *packet.fallen], premises)
+        facts = [*packet.facts, *packet.fallen]
+        found = await found_for(self.worktree, facts, premises, seconds=patience)
         if not found:
             return packet
         return replace(

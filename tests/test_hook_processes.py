@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from test_orient_runs import make_repository
 
 from mcp_state import open_store
 
@@ -39,11 +40,17 @@ def environment(tmp_path: Path) -> dict[str, str]:
 def hook(environment: dict[str, str], path: str) -> Hook:
     """Run the command for the store, with its own limit of time or (by default) without hurry."""
 
-    def run(*words: str, stdin: bytes = b'{"session_id":"s1"}', hurry: bool = False) -> Done:
+    def run(
+        *words: str,
+        stdin: bytes = b'{"session_id":"s1"}',
+        hurry: bool = False,
+        cwd: Path | None = None,
+    ) -> Done:
         program = [PROGRAM] if hurry else [sys.executable, "-c", UNHURRIED]
         return subprocess.run(
             [*program, "hook", *words, "--db", path, "--project", "acme", "--agent", "codex"],
             env=environment,
+            cwd=cwd,
             input=stdin,
             capture_output=True,
             timeout=PATIENCE,
@@ -156,6 +163,31 @@ def test_a_broken_store_is_one_line(hook: Hook, path: str) -> None:
     done = hook("stop")
     assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (0, b"", 1)
     assert done.stderr.startswith(b"mcp-state hook: store_damaged: ")
+
+
+@pytest.fixture
+async def repository(path: str, tmp_path: Path) -> Path:
+    """One whose HEAD a fact is about, with a `git` in `bin` beside it that does not answer."""
+    make_repository(tmp_path / "api")
+    async with open_store(path, project="acme", worktree=str(tmp_path / "api")) as state:
+        await state.facts.record("head", "The release is cut", check="git:HEAD")
+        await state.facts.verify("head", True, "it is")
+    slow = tmp_path / "bin" / "git"
+    slow.parent.mkdir()
+    slow.write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
+    slow.chmod(0o755)
+    return tmp_path / "api"
+
+
+def test_a_slow_git_costs_what_it_would_have_told_and_not_the_packet(
+    hook: Hook, environment: dict[str, str], repository: Path
+) -> None:
+    environment["PATH"] = f"{repository.with_name('bin')}:{environment['PATH']}"
+
+    done = hook("session-start", cwd=repository)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"it took longer than 0.7 s" in done.stdout
 
 
 @pytest.mark.usefixtures("worked")

@@ -470,10 +470,14 @@ async def test_in_claude_code_the_directory_of_the_project_says_more_than_that_o
 ) -> None:
     make_repository(tmp_path / "api")
     make_repository(tmp_path / "other")
-    of_claude = replace(settings, project="", client_directory=str(tmp_path / "api"))
+    client = str(tmp_path / "api")
+    of_claude = replace(settings, project="", client_directory=client, session="s1")
 
     (line,) = context(await hook("session-start", of_claude, directory=str(tmp_path / "other")))
     assert " yet for api-" in line
+    codex_in_its_shell: Any = {"session": "s2", "directory": str(tmp_path / "other")}
+    (line,) = context(await hook("session-start", of_claude, **codex_in_its_shell))
+    assert " yet for other-" in line
     plain = replace(of_claude, client_directory=str(tmp_path))
     (line,) = context(await hook("session-start", plain, directory=str(tmp_path)))
     assert "found no project here" in line
@@ -483,7 +487,8 @@ async def test_the_session_and_the_project_are_those_that_the_server_records(
     settings: Settings, connect: Connect, clock: FakeClock, tmp_path: Path
 ) -> None:
     make_repository(tmp_path / "api")
-    of_claude = replace(settings, project="", client_directory=str(tmp_path / "api"))
+    api = str(tmp_path / "api")
+    of_claude = replace(settings, project="", client_directory=api, session="s1")
     of_codex = replace(settings, project="", directory="/")
     thread = "01a22cf0-df57-7361-ace6-cf8d22a8b28e" * 10  # so long that a digest stands for it
     meta: Any = {

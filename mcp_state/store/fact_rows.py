@@ -318,13 +318,19 @@ async def looked_up(facts: Sequence[Fact], worktree: str) -> list[Fact]:
 
 
 async def found_for(
-    worktree: str, facts: Sequence[Fact], premises: Iterable[Premise] = ()
+    worktree: str,
+    facts: Sequence[Fact],
+    premises: Iterable[Premise] = (),
+    *,
+    seconds: float = lookups.PATIENCE,
 ) -> Mapping[str, Found]:
     """What the addresses of checks lead to, of some facts with their premises, and of others."""
     within = (premise for fact in facts for reason in fact.reasons for premise in reason)
     checks = {one.check: None for one in chain(facts, within, premises)}
     targets = [target for check in checks if (target := lookups.target_of(check))]
-    return await lookups.look_up(worktree, targets, most=MOST_LOOKED_UP) if targets else {}
+    if not targets:
+        return {}
+    return await lookups.look_up(worktree, targets, seconds=seconds, most=MOST_LOOKED_UP)
 
 
 T = TypeVar("T", Fact, Premise)

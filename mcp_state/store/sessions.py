@@ -24,7 +24,7 @@ _RUN = """
 # Steps, and taking a run or a lease, are work; whatever else a session writes tells of it.
 _SAID = """
     SELECT 1 FROM events JOIN actors ON actors.id = actor
-    WHERE project = :project AND seq >= :since AND session = :session
+    WHERE project = :project AND seq BETWEEN :since AND :last AND session = :session
         AND kind <> 'trace' AND operation NOT IN ('refused', 'lease_claimed', 'lease_extended')
         AND NOT (kind = 'step' OR kind = 'run' AND operation IN ('begin', 'join'))
     LIMIT 1
@@ -58,10 +58,11 @@ class Sessions(Noun):
     @reads
     def in_hand(self, tx: Reading) -> InHand:
         """What the session has in hand; nothing if it never wrote anything."""
-        me = {"session": self.caller.actor.session}
+        me: dict[str, str | int] = {"session": self.caller.actor.session}
         row = tx.one(_LAST, me) if tx.project and me["session"] else None
         if row is None:
             return InHand(None)
+        me["last"] = row["seq"]
         threads = thread_rows.held_here(tx, _THREADS)
         silent: list[tuple[Thread | Run, int]] = [
             (thread, thread.lease.token)
