@@ -29,8 +29,8 @@ from planting import (
 
 from mcp_state.errors import BadArgument, Conflict, NoProgress, NotFound
 from mcp_state.models import MemoryBlock
-from mcp_state.store.purge.rewriting import Search
 from mcp_state.store.purge.value import Value
+from mcp_state.store.purge.walking import Search
 from mcp_state.store.transaction import Reading
 from mcp_state.tools import ALL_TOOLS
 

@@ -22,13 +22,12 @@ from mcp_state.models import Purged, PurgedFile, PurgedPlace
 from mcp_state.store import opening
 from mcp_state.store.noun import Noun
 from mcp_state.store.purge.proof import OWN, WAL, files_of, readers, search
-from mcp_state.store.purge.rewriting import Rewriting, Search
-from mcp_state.store.purge.value import MARK, SHORTEST, Value
+from mcp_state.store.purge.rewriting import Rewriting
+from mcp_state.store.purge.value import MARK, Value
+from mcp_state.store.purge.walking import Search
 from mcp_state.store.text import clean, one_line
 from mcp_state.store.transaction import Reading, Writing
 from mcp_state.store.transfer.meter import Meter, Progress
-
-__all__ = ["SHORTEST", "Purge"]
 
 _SIZE = "SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM documents)"
 _TRIGGERS = """
@@ -87,7 +86,7 @@ class Purge(Noun):
         event = 0
         if not dry_run:
             if found.places:
-                event, found = await self._take_out(value, reason, every_project, found, meter)
+                event, found = await self._take_out(value, reason, every_project, meter)
             else:
                 meter.expect(0)
             await self.database.maintain(_REINDEX)
@@ -138,7 +137,7 @@ class Purge(Noun):
         return await self.database.read(self.caller, find)
 
     async def _take_out(
-        self, value: Value, reason: str, every_project: bool, found: _Found, meter: Meter
+        self, value: Value, reason: str, every_project: bool, meter: Meter
     ) -> tuple[int, _Found]:
         """The transaction; returns the number of the event that records it, and what it changed."""
 
@@ -162,9 +161,9 @@ class Purge(Noun):
         caller = self.caller
         if every_project:
             caller = replace(caller, project=await self._some_project(), anchor="")
-        done = await self.database.write(caller, body)
-        self._follow(value, found.mark)
-        return done
+        event, changed = await self.database.write(caller, body)
+        self._follow(value, changed.mark)
+        return event, changed
 
     async def _some_project(self) -> str:
         """A transaction has to begin in one."""
@@ -209,7 +208,7 @@ def _record(tx: Writing, walk: Search, reason: str) -> int:
             "mark": walk.new.mark,
             "reason": reason,
             "places": count,
-            "subjects": [walk.new.text(subject) for subject, _ in found[:_LISTED]],
+            "subjects": [subject for subject, _ in found[:_LISTED]],
             "more": max(0, len(found) - _LISTED),
         }
         what = "place" if count == 1 else "places"
