@@ -244,10 +244,7 @@ def _told(
         )
     if not dry_run and left.places:
         named = ", ".join(place.subject for place in left.places[:5])
-        yield (
-            f"It is still, or again, in {named}: written meanwhile, or put together there from "
-            "several names. Purge again, or change it there."
-        )
+        yield f"It is in {named} again, written meanwhile: purge again."
     for file in files:
         yield from _of_file(file, left, dry_run, emptied)
     if found.outside:
@@ -272,7 +269,8 @@ def _of_file(file: PurgedFile, left: _Found, dry_run: bool, emptied: bool) -> It
         elif not (dry_run or left.elsewhere or left.places):
             yield (
                 f"The bytes of {file.path} hold it though no text does: as part of a time, a "
-                "number or a digest, or written meanwhile. Purge again to see whether it stays."
+                "number or a digest, or where names stand side by side. That does not come from "
+                "the text."
             )
     else:
         yield (

@@ -88,6 +88,7 @@ class Search:
         }
         self.new = Replacing(value, MARK)
         self._found: dict[tuple[int, str], dict[str, int]] = {}
+        self._touched: set[tuple[int, str, str]] = set()
 
     def walk(self) -> None:
         """Go through everything.
@@ -226,8 +227,9 @@ class Search:
     def _is_meant(self, project: int) -> bool:
         return project in self.projects
 
-    def _add(self, project: int, subject: str, field: str) -> None:
-        subject = self._value.out_of(subject.replace(WITHIN, "/"), self.new.mark)
+    def _add(self, project: int, kind: str, name: str, field: str) -> None:
+        subject = kind if name in ("", kind) else f"{kind}:{name.replace(WITHIN, '/')}"
+        subject = self._value.out_of(subject, self.new.mark)
         fields = self._found.setdefault((project, subject), {})
         fields[field] = fields.get(field, 0) + 1
 
@@ -251,7 +253,8 @@ class Search:
             new = self._blob_of(row, text, taken)
             self._set_blob(row, new)
             self.new.keys |= {row["key"]: new["key"], row["sha256"]: new["sha256"]}
-            self._add(row["project"], f"blob:{new['key']}", "text")
+            self._touched.add((row["project"], "blob", new["key"]))
+            self._add(row["project"], "blob", new["key"], "text")
 
     def _blob_of(self, row: Row, text: str, taken: set[tuple[int, str]]) -> Mapping[str, Any]:
         """A blob with another text, and so with another key; that of no other blob."""
@@ -285,7 +288,7 @@ class Search:
                 self._set(table, row["at"], changes)
                 for column in changes:
                     field = "directory" if column == "anchor" else "name"
-                    self._add(row["project"], "project", field)
+                    self._add(row["project"], "project", "", field)
 
     def _actors(self) -> None:
         found: list[tuple[Row, Mapping[str, str]]] = []
@@ -305,7 +308,7 @@ class Search:
             self._set_actor(row, new, bool(others))
             for column in new:
                 if new[column] != row[column]:
-                    self._add(min(meant or self.projects), "actor", column)
+                    self._add(min(meant or self.projects), "actor", "", column)
 
     def _at_work(self) -> dict[int, set[int]]:
         """Which actors wrote in which projects."""
@@ -349,21 +352,25 @@ class Search:
                 continue
             self._set(table, row["at_"], changes)
             self._changed(table, row)
+            kind, name = self._subject(table, row)
+            if table != "events":
+                self._touched.add((row["project"], kind, name))
+                if kind == "checkpoint":
+                    self._touched.add((row["project"], "run", name.partition(WITHIN)[0]))
             for column in changes:
                 field = "history" if table == "events" else column
-                self._add(row["project"], self._subject(table, row), field)
+                self._add(row["project"], kind, name, field)
 
-    def _subject(self, table: str, row: Row) -> str:
-        """What a row is about, as history is asked for it, under the name it gets."""
-        if table not in SUBJECTS and table != "events":
-            return ELSE.get(table, table)
+    def _subject(self, table: str, row: Row) -> tuple[str, str]:
+        """What a row is about: its kind, and the name it gets; a kind alone has no history."""
         if table == "events":
             kind, name = row["kind"], row["name"]
-        else:
+        elif table in SUBJECTS:
             kind, run, column = SUBJECTS[table]
             name = within(row[run] if run else "", str(row[column]))
-        name = self.new.name(kind, name)
-        return kind if name in ("", kind) else f"{kind}:{name}"
+        else:
+            return ELSE.get(table, table), ""
+        return kind, self.new.name(kind, name)
 
     def _rows(self, table: str, columns: Sequence[str]) -> Iterator[Row]:
         """The rows of a table with these columns in which there may be something to do."""
@@ -407,18 +414,16 @@ class Search:
         return new
 
     def _documents(self) -> None:
+        """What search reads of what changed. It joins texts, which may spell the value together."""
         for row in self._rows("documents", ("name", "shown", "text", "short")):
-            name = self.new.name(row["kind"], row["name"])
-            texts = (row["text"], row["short"])
-            if row["kind"] not in ("journal", "blob"):
-                texts += (row["shown"],)
-            if name == row["name"] and not any(map(self._is_in, texts)):
+            project, kind, name = row["project"], row["kind"], row["name"]
+            new = self.new.name(kind, name)
+            held = any(self._is_in(row[column]) for column in ("shown", "text", "short"))
+            if new == name and not (held and (project, kind, new) in self._touched):
                 continue
-            if not self._is_meant(row["project"]):
-                self.elsewhere = True
-                continue
-            self._set_document(row, name)
-            self._add(row["project"], f"{row['kind']}:{name}", "search")
+            if self._is_meant(project):
+                self._set_document(row, new)
+                self._add(project, kind, new, "search")
 
 
 def _marks() -> Iterator[str]:
