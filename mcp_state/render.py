@@ -593,7 +593,8 @@ def purged(result: Purged, *, most: int = 40) -> str:
 
 def _purged_head(result: Purged) -> str:
     if not result.places:
-        return "no text of the store holds it" if not result.elsewhere else "it is not here"
+        of = "this project" if result.elsewhere else "the store"
+        return f"no text of {of} holds it"
     count = f"{plural(result.count, 'place')} of {plural(len(result.places), 'subject')}"
     if result.dry_run:
         return f"found in {count}; nothing was changed"

@@ -29,8 +29,8 @@ from planting import (
 
 from mcp_state.errors import BadArgument, Conflict, NoProgress, NotFound
 from mcp_state.models import MemoryBlock
-from mcp_state.store.purge.rewriting import Search
 from mcp_state.store.purge.value import Value
+from mcp_state.store.purge.walking import Search
 from mcp_state.store.transaction import Reading
 from mcp_state.tools import ALL_TOOLS
 
@@ -263,6 +263,22 @@ async def test_what_the_store_itself_wrote_is_left_alone(
         assert MARK in purged.mark
         assert (await store.person.purge(text, dry_run=True, every_project=True)).places == []
     assert contradictions(path) == []
+
+
+async def test_what_only_stands_side_by_side_is_no_place_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    async with store_at(path) as store:
+        state = store.as_()
+        await state.runs.begin("Release", run="prod")
+        await state.memory.set("db-password", "unknown", run="prod")
+        await state.threads.set("deploy", title="deploy", next_action="tomorrow")
+        assert (await store.person.purge("deploy tomorrow", "x")).places == []
+        purged = await store.person.purge("prod/db-password", "x")
+        assert (purged.clean, purged.places, purged.event) == (False, [], 0)
+        assert purged.notes == [
+            f"The bytes of {path} hold it though no text does: as part of a time, a number or a "
+            "digest, or where names stand side by side. That does not come from the text."
+        ]
 
 
 async def test_a_name_that_has_no_room_for_the_mark_gets_a_shorter_one(tmp_path: Path) -> None:

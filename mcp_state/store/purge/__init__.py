@@ -22,13 +22,12 @@ from mcp_state.models import Purged, PurgedFile, PurgedPlace
 from mcp_state.store import opening
 from mcp_state.store.noun import Noun
 from mcp_state.store.purge.proof import OWN, WAL, files_of, readers, search
-from mcp_state.store.purge.rewriting import Rewriting, Search
-from mcp_state.store.purge.value import MARK, SHORTEST, Value
+from mcp_state.store.purge.rewriting import Rewriting
+from mcp_state.store.purge.value import MARK, Value
+from mcp_state.store.purge.walking import Search
 from mcp_state.store.text import clean, one_line
 from mcp_state.store.transaction import Reading, Writing
 from mcp_state.store.transfer.meter import Meter, Progress
-
-__all__ = ["SHORTEST", "Purge"]
 
 _SIZE = "SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM documents)"
 _TRIGGERS = """
@@ -87,7 +86,7 @@ class Purge(Noun):
         event = 0
         if not dry_run:
             if found.places:
-                event, found = await self._take_out(value, reason, every_project, found, meter)
+                event, found = await self._take_out(value, reason, every_project, meter)
             else:
                 meter.expect(0)
             await self.database.maintain(_REINDEX)
@@ -138,7 +137,7 @@ class Purge(Noun):
         return await self.database.read(self.caller, find)
 
     async def _take_out(
-        self, value: Value, reason: str, every_project: bool, found: _Found, meter: Meter
+        self, value: Value, reason: str, every_project: bool, meter: Meter
     ) -> tuple[int, _Found]:
         """The transaction; returns the number of the event that records it, and what it changed."""
 
@@ -162,9 +161,9 @@ class Purge(Noun):
         caller = self.caller
         if every_project:
             caller = replace(caller, project=await self._some_project(), anchor="")
-        done = await self.database.write(caller, body)
-        self._follow(value, found.mark)
-        return done
+        event, changed = await self.database.write(caller, body)
+        self._follow(value, changed.mark)
+        return event, changed
 
     async def _some_project(self) -> str:
         """A transaction has to begin in one."""
@@ -209,7 +208,7 @@ def _record(tx: Writing, walk: Search, reason: str) -> int:
             "mark": walk.new.mark,
             "reason": reason,
             "places": count,
-            "subjects": [walk.new.text(subject) for subject, _ in found[:_LISTED]],
+            "subjects": [subject for subject, _ in found[:_LISTED]],
             "more": max(0, len(found) - _LISTED),
         }
         what = "place" if count == 1 else "places"
@@ -245,10 +244,7 @@ def _told(
         )
     if not dry_run and left.places:
         named = ", ".join(place.subject for place in left.places[:5])
-        yield (
-            f"It is still, or again, in {named}: written meanwhile, or put together there from "
-            "several names. Purge again, or change it there."
-        )
+        yield f"It is in {named} again, written meanwhile: purge again."
     for file in files:
         yield from _of_file(file, left, dry_run, emptied)
     if found.outside:
@@ -273,7 +269,8 @@ def _of_file(file: PurgedFile, left: _Found, dry_run: bool, emptied: bool) -> It
         elif not (dry_run or left.elsewhere or left.places):
             yield (
                 f"The bytes of {file.path} hold it though no text does: as part of a time, a "
-                "number or a digest, or written meanwhile. Purge again to see whether it stays."
+                "number or a digest, or where names stand side by side. That does not come from "
+                "the text."
             )
     else:
         yield (

@@ -58,15 +58,17 @@ class Value:
             )
         self._line = " ".join(text.split()).lower()
         self._piece = max(SHORTEST, min(_PIECE, len(self._line) - 1))
-        self._probe = max(_WORD.findall(self.folded), key=len, default="")
         self._pattern = _pattern(_spellings(text))
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         is_long = len(lines) > 1 and len(lines[0]) >= _PIECE
         self._first_line = _pattern({lines[0]}) if is_long else None
+        looked_for = [self.folded, folded(lines[0])] if is_long else [self.folded]
+        self._probes = [max(_WORD.findall(one), key=len, default="") for one in looked_for]
 
     def may_be_in(self, text: str) -> bool:
         """A quick look: False if it is surely not there, in whatever form."""
-        return self._probe in text.casefold() or _CUT in text
+        low = text.casefold()
+        return any(probe in low for probe in self._probes) or _CUT in text
 
     def out_of(self, text: str, mark: str) -> str:
         """The text with the mark wherever it stood."""
@@ -217,7 +219,9 @@ class Replacing:
 
     def may_change(self, text: str) -> bool:
         """A quick look: False if surely nothing becomes of it."""
-        return bool(self.keys) or "\\" in text or self.value.may_be_in(text)
+        if "\\" in text or self.value.may_be_in(text):
+            return True
+        return bool(self.keys) and _KEY.search(text) is not None
 
     def row(self, kind: str, text: str) -> str:
         """The row that an event of this kind keeps."""
