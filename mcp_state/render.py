@@ -193,7 +193,7 @@ def thread_lines(thread: Thread, now: datetime, session: str = "") -> list[str]:
     if thread.waiting_on:
         since = span((now - thread.status_at).total_seconds())
         lines.append(f"    waiting on {one_line(thread.waiting_on)}, since {since}")
-    if thread.next_action:
+    if thread.next_action and thread.status in OPEN:
         lines.append(f"    next: {one_line(thread.next_action)}")
     if thread.check and thread.status in (Status.WATCHING, Status.BLOCKED):
         lines.append(f"    check: {one_line(thread.check)}")

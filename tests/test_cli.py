@@ -202,7 +202,6 @@ def test_a_thread_goes_from_set_to_done(ok: Ok, refused: Refused) -> None:
     assert refused("thread", "set", "fix", "--status", "done").startswith("evidence_required: ")
     assert ok("thread", "set", "fix", "--status", "DONE", "--evidence", "pytest: exit 0") == (
         "saved, version 2: fix [done]  Fix it\n"
-        "    next: run the test\n"
         "    evidence: pytest: exit 0\n"
         "[acme (from --project) · 1 thread · event 2]\n"
     )

@@ -270,6 +270,14 @@ async def test_an_unchanged_call_writes_no_event(call: Call, state: State) -> No
     assert len(await events(state)) == 1
 
 
+async def test_a_list_says_what_is_next_only_of_a_thread_that_is_open(call: Call) -> None:
+    await call("thread_set", thread="t", title="Fix it", next_action="go")
+    done = await call("thread_set", thread="t", status="done", evidence="exit 0")
+    assert done == f"saved, version 2: t [done]  Fix it\n    evidence: exit 0\n{scope(1, 2)}"
+    reopened = await call("thread_set", thread="t", status="active", note="red again")
+    assert reopened == f"saved, version 3: t [active]  Fix it\n    next: go\n{scope(1, 3)}"
+
+
 async def test_clear_empties_a_field(state: State) -> None:
     await state.threads.set("need")
     await state.threads.set(
