@@ -336,6 +336,8 @@ def _argument(traced: Sequence[Traced], now: datetime) -> list[str]:
         check, *others = fact_lines(one.fact, now)
         if one.fact.reasons and one.fact.check:
             others.pop()  # what follows says it
+        if one.fact.source:
+            others.append(f"    source: {one_line(one.fact.source)}")
         lines += [f"{indent}{word} {check}", *(f"{indent}{line}" for line in others)]
     return lines
 
