@@ -38,7 +38,7 @@ _PASSES = re.compile(r"(\d+) (minute|hour|day)s? pass(?:es)?")
 _KILL = re.compile(r"kill -9 of (\S+) and its server")
 _END = re.compile(r"(\S+) ends its session")
 _SCRIPT = """
-cd "$(cat "$STAGE_CWD")" || exit 1
+cd "$(<"$STAGE_CWD")" || exit 1
 {script}
 {{ code=$?; pwd > "$STAGE_CWD"; exit $code; }} 2>/dev/null
 """
@@ -160,7 +160,6 @@ class Stage:
             case File():
                 directory = Path(self._directory(HERE))
                 (directory / step.done.name).write_text(step.done.text, encoding="utf-8")
-                return list(step.source)
             case Happening():
                 await self._happen(step.done, step.line)
         return []
@@ -220,7 +219,9 @@ class Stage:
 
     def _install(self, install: Install) -> None:
         self.home(install.machine)
-        self._installed[install.machine, install.agent] = install.served
+        served = install.served
+        words = tuple(word for pair in served.items() for word in pair)
+        self._installed[install.machine, served["--agent"]] = words
 
     async def _happen(self, happening: Happening, line: int) -> None:
         if found := _PASSES.fullmatch(happening.words):
@@ -263,8 +264,6 @@ async def played(text: str, root: Path) -> str:
         for part in document.parts:
             if isinstance(part, str):
                 lines.append(part)
-            elif isinstance(part.done, File):
-                lines += await stage.perform(part)
             else:
                 lines += part.told(await stage.perform(part))
     return "\n".join(lines)

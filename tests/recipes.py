@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, cast
 
 from mcp_state.tools import ALL_TOOLS
@@ -59,20 +60,14 @@ class Install:
 
     machine: str
     client: str
-    options: tuple[str, ...]
+    words: tuple[str, ...]
 
     @property
-    def agent(self) -> str:
-        """The name that its sessions act under."""
-        if "--agent" in self.options:
-            return self.options[self.options.index("--agent") + 1]
-        return self.client
-
-    @property
-    def served(self) -> tuple[str, ...]:
+    def served(self) -> dict[str, str]:
         """The options of `mcp-state serve`, as the client's configuration has them."""
-        kept = [word for word in self.options if word != "--hooks"]
-        return (*kept,) if "--agent" in kept else ("--agent", self.client, *kept)
+        pairs = pairwise((*self.words, "--"))
+        given = {word: value for word, value in pairs if word[:2] == "--" != value[:2]}
+        return {"--agent": self.client} | given
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +158,7 @@ def parse(text: str) -> Document:
     while at < len(lines):
         document.parts.append(lines[at])
         fence = _FENCE.fullmatch(lines[at])
-        if fence is None and lines[at].lstrip().startswith("```"):
+        if fence is None and re.match(r"\s*```|    |\t", lines[at]):
             raise Unplayable(at + 1, f"unknown block {lines[at]!r}")
         at += 1
         if fence is None:
@@ -211,8 +206,10 @@ def _session(lines: Sequence[str], first: int) -> Iterator[Step]:
             gap += 1
         if answer and not isinstance(done, Call | Command):
             raise Unplayable(first + answered, f"{answer[0]!r} follows what answers nothing")
-        if answer.count(CUT) > 1:
-            raise Unplayable(first + answered, f"an answer is cut at most once by {CUT}")
+        if answer.count(CUT) > 1 or answer[:1] == [CUT]:
+            raise Unplayable(
+                first + answered, f"an answer is cut once, below its first line: {CUT}"
+            )
         yield Step(first + start, source, done, tuple(answer), gap)
 
 

@@ -55,7 +55,7 @@ def test_the_set_up_is_what_install_takes(text: str) -> None:
     installs = [step.done for step in parse(text).steps if isinstance(step.done, Install)]
     assert installs
     for install in installs:
-        command.make_context("install", [install.client, *install.options])
+        command.make_context("install", [install.client, *install.words])
 
 
 def test_every_recipe_is_listed() -> None:
@@ -64,6 +64,15 @@ def test_every_recipe_is_listed() -> None:
     assert set(re.findall(r"\(recipes/([\w-]+\.md)\)", listed)) == RECIPES.keys()
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert set(re.findall(r"\(docs/recipes/([\w-]+\.md)\)", readme)) == RECIPES.keys()
+
+
+def test_a_session_is_served_as_install_configures_it() -> None:
+    script = "desktop$ mcp-state install claude-code --hooks --project p --agent a --allow-writes"
+    _, told, _ = [step.done for step in parse(console(script, "a@desktop> orient {}")).steps]
+    words = ("--hooks", "--project", "p", "--agent", "a", "--allow-writes")
+    assert told == (expected := Install("desktop", "claude-code", words))
+    assert expected.served == {"--agent": "a", "--project": "p"}
+    assert Install("laptop", "codex", ("--hooks",)).served == {"--agent": "codex"}
 
 
 async def test_an_answer_that_is_not_the_one_of_the_document_is_put_in_its_place(
@@ -103,9 +112,9 @@ async def test_an_answer_that_is_not_the_one_of_the_document_is_put_in_its_place
         *("$ seq 2", "1", "2"),
         *lines[16:18],
         "saved as entry 1",
-        "[github.com/acme/shop (from git origin) · nothing else yet · event 1]",
+        "[github.com/acme/shop (from git origin) · 0 threads · event 1]",
         "codex> memory_get {}",
-        "No blocks yet.",
+        "No blocks yet. memory_set(key, value) makes one.",
         *lines[-2:],
     ]
     assert await played(now, tmp_path / "two") == now
@@ -119,11 +128,13 @@ async def test_an_answer_that_is_not_the_one_of_the_document_is_put_in_its_place
         ("```python\nprint()\n```", "line 1: blocks are console, markdown, or have a file="),
         ("```\nold output\n```", "line 1: blocks are console, markdown, or have a file="),
         ("  ```console\n", "line 1: unknown block"),
+        ("Like this:\n\n    $ ls", "line 3: unknown block '    $ ls'"),
         ("```console\n$ ls", "line 1: the block is not closed"),
         (console("codex> thread_sett {}"), "line 3: there is no tool thread_sett"),
         (console("codex> orient {", "never"), "line 3: it does not end"),
         (console("12 hours pass"), "line 3: '12 hours pass' follows what answers nothing"),
-        (console("codex> orient {}", "…", "x", "…"), "line 4: an answer is cut at most once"),
+        (console("codex> orient {}", "a", "…", "x", "…"), "line 4: an answer is cut once"),
+        (console("codex> orient {}", "…"), "line 4: an answer is cut once, below its first line"),
         (console("codex> orient {}", "--- 9 hours pass", "x"), "line 5: 'x' follows what answers"),
         (console("--- for item in a .. b:", "    $ ls", "---"), "line 3: a loop is written"),
         (console("--- for item in 1 .. 2:", "    $ ls"), "line 3: it does not end"),
@@ -160,14 +171,16 @@ async def test_a_loop_ends_where_one_of_its_steps_fails(tmp_path: Path) -> None:
     assert log.read_text(encoding="utf-8") == "1\n2\n3\n"
 
 
-def renew(paths: list[Path]) -> None:
-    """Play the recipes, and write the answers into them."""
-    for path in paths:
-        with tempfile.TemporaryDirectory() as directory:
-            text = asyncio.run(played(path.read_text(encoding="utf-8"), Path(directory) / "stage"))
+async def renew(paths: list[Path]) -> None:
+    """Play recipes side by side, and write the answers into them."""
+    with tempfile.TemporaryDirectory() as directory:
+        texts = [path.read_text(encoding="utf-8") for path in paths]
+        stages = [Path(directory) / str(number) for number in range(len(paths))]
+        told = await asyncio.gather(*map(played, texts, stages))
+    for path, text in zip(paths, told, strict=True):
         path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
     named = [Path(word) for word in sys.argv[1:]]
-    renew(named or [ROOT / "docs" / "recipes" / name for name in RECIPES])
+    asyncio.run(renew(named or [ROOT / "docs" / "recipes" / name for name in RECIPES]))
