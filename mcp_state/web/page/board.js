@@ -3,7 +3,7 @@
  * A source is where data comes from and where deeds go:
  *   views            names of the views that it can answer; the page offers only these
  *   get(view, params)  a promise of the answer; rejects with a Refusal, or a Lost
- *   do(deed, body)     the same, for what people do and agents must not
+ *   do(deed, body)     the same, for what people do and agents must not; `body.project` says where
  *   live(hears)        calls hears({event}) on every change, hears({lost}) on a lost connection
  *   isLive             whether it tells of each change by itself; otherwise one can ask again
  * By default it is the server that served the page. A document that holds the page and is no page
@@ -59,9 +59,9 @@ function serverSource() {
     views: [...VIEWS.map((view) => view.needs), "thread", "projects"],
     get: (view, params = {}) =>
       answer(fetch(`api/${view}${query(params)}`, { cache: "no-store", credentials: "omit" })),
-    do: (deed, body) =>
+    do: (deed, { project, ...body }) =>
       answer(
-        fetch(`api/do/${deed}`, {
+        fetch(`api/do/${deed}${query({ project })}`, {
           method: "POST",
           headers: { "Content-Type": "application/json" },
           credentials: "omit",
@@ -534,8 +534,8 @@ function threadCard({ thread: t, waits }) {
           t.lease ? held(t.lease) : null,
           t.criteria ? h("span", { class: `score${t.passing === t.criteria ? " all" : ""}`, title: "Acceptance criteria that pass" }, `${t.passing}/${t.criteria} pass`) : null)
       : null,
-    waits?.needs.length ? h("p", { class: "waits" }, h("span", { class: "label" }, "after"), " ", few(waits.needs, threadLink, Math.max(t.waits_for, waits.needs.length))) : null,
-    waits?.needed_by.length ? h("p", { class: "waits" }, h("span", { class: "label" }, "before"), " ", few(waits.needed_by, threadLink)) : null,
+    waits?.needs.length ? h("p", { class: "waits" }, h("span", { class: "label" }, "needs"), " ", few(waits.needs, threadLink, Math.max(t.waits_for, waits.needs.length))) : null,
+    waits?.needed_by.length ? h("p", { class: "waits" }, h("span", { class: "label" }, "needed by"), " ", few(waits.needed_by, threadLink)) : null,
     (t.relies_on ?? []).some((p) => ["stale", "refuted"].includes(p.trust))
       ? h("p", { class: "waits fell" }, icon("stale"), " relies on what fell") : null,
   );
@@ -543,7 +543,7 @@ function threadCard({ thread: t, waits }) {
 
 function board(root) {
   const params = route.params;
-  const due = params.get("due") ? "1" : "";
+  const due = params.get("due") ? "true" : "";
   const all = Boolean(params.get("closed"));
   const chosen = STATUS.includes(params.get("column")) ? params.get("column") : "active";
   const bar = h("div", { class: "filters" });
@@ -1448,7 +1448,7 @@ const can = (deed) => seen.deeds.includes(deed);
 /** Ask in a dialog, then do it. `fields`: name, label, and what an input takes. */
 function ask({ title, tells, fields = [], verb, isGrave = false, send, then }) {
   const dialog = $("dialog");
-  const told = h("div", { role: "alert" });
+  const told = h("div");
   const submit = h("button", { type: "submit", class: isGrave ? "grave" : "main" }, verb);
   const form = h("form", { method: "dialog", onsubmit: async (event) => {
     event.preventDefault();
@@ -1561,7 +1561,12 @@ const VIEWS = [
   { id: "changes", needs: "history", title: "Changes", draw: changes, count: (scope) => scope.event },
   { id: "search", needs: "search", title: "Search", draw: search, isUnlisted: true },
 ];
-const DETAILS = { thread: threadDetail, run: runDetail, fact: factDetail, block: blockDetail };
+const DETAILS = new Map([
+  ["thread", threadDetail],
+  ["run", runDetail],
+  ["fact", factDetail],
+  ["block", blockDetail],
+]);
 
 const seen = { scope: null, deeds: [], view: null, viewKey: "", detail: null, detailKey: "", back: null };
 const phone = matchMedia("(max-width: 700px)");
@@ -1719,7 +1724,7 @@ async function arriveAt(detailKey) {
     aside.scrollTop = 0;
   }
   const root = aside.firstElementChild;
-  const draw = DETAILS[route.open.kind] ?? noDetail;
+  const draw = DETAILS.get(route.open.kind) ?? noDetail;
   seen.detail = draw(root, route.open.name);
   await loaded(seen.detail, root);
   if (seen.detailKey === detailKey && !isSame) ($("detail-title") ?? aside).focus({ preventScroll: true });
