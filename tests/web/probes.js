@@ -49,7 +49,8 @@ globalThis.probes = {
       const found = ratio(over(parse(isDrawn ? style.fill : style.color), back), back);
       const size = Number.parseFloat(style.fontSize);
       const least = size >= 24 || (size >= 18.6 && Number(style.fontWeight) >= 700) ? 3 : 4.5;
-      if (found < least) told.add(`${element.tagName}.${element.className} ${found.toFixed(2)} "${text.slice(0, 30)}"`);
+      if (found < least)
+        told.add(`${element.tagName}.${element.className} ${found.toFixed(2)} "${text.slice(0, 30)}"`);
     }
     return [...told];
   },
@@ -60,12 +61,16 @@ globalThis.probes = {
     const named = "a[href], button, input, select, [role='img'], [role='group'], nav, aside";
     const ids = all("[id]").map((e) => e.id);
     return [
-      ...all(named).filter((e) => shows(e) && !nameOf(e)).map((e) => `no name: ${outline(e)}`),
+      ...all(named)
+        .filter((e) => shows(e) && !nameOf(e))
+        .map((e) => `no name: ${outline(e)}`),
       ...ids.filter((id, n) => ids.indexOf(id) !== n).map((id) => `twice: #${id}`),
       ...all("[aria-labelledby]")
         .filter((e) => shows(e) && !document.getElementById(e.getAttribute("aria-labelledby")))
         .map((e) => `named by nothing: ${outline(e)}`),
-      ...all("ul > *, ol > *").filter((e) => e.tagName !== "LI").map((e) => `no item: ${outline(e)}`),
+      ...all("ul > *, ol > *")
+        .filter((e) => e.tagName !== "LI")
+        .map((e) => `no item: ${outline(e)}`),
       ...all("a a, button a, a button, button button").map((e) => `one in another: ${outline(e)}`),
       ...(all("main h1").length === 1 ? [] : [`${all("main h1").length} first headings`]),
       ...["header", "nav", "main", "footer"].filter((mark) => all(`body > ${mark}`).length !== 1),
@@ -77,7 +82,9 @@ globalThis.probes = {
     const own = ".graph, .diff, .unseen, .foot, pre";
     return [
       ...(document.documentElement.scrollWidth > innerWidth ? ["the page"] : []),
-      ...all("#main, #detail, #views").filter(scrolls).map((e) => e.id),
+      ...all("#main, #detail, #views")
+        .filter(scrolls)
+        .map((e) => e.id),
       ...all("#main *, #detail *, .top *")
         .filter((e) => {
           const box = e.getBoundingClientRect();
@@ -98,7 +105,9 @@ globalThis.probes = {
   /* What stored text must never become. */
   alive() {
     const ours = (e) => e.matches("a") && /^(#|http:\/\/evil\.example)/.test(e.getAttribute("href"));
-    const found = all("img, iframe, object, embed, script, a[href], form[action], [onload], [onerror], [style]");
+    const found = all(
+      "img, iframe, object, embed, script, a[href], form[action], [onload], [onerror], [style]",
+    );
     const told = found.filter((e) => !ours(e) && e.getAttribute("src") !== "board.js").map(outline);
     if (/[\u202e\u0007\u001b]/.test(document.body.textContent)) told.push("a character that can't be seen");
     return told;
@@ -116,13 +125,20 @@ globalThis.probes = {
       last = performance.now();
     }
     frames.sort((a, b) => a - b);
-    return { cards: box.querySelectorAll(".card").length, usual: frames[Math.floor(frames.length * 0.95)], longest: frames.at(-1) };
+    return {
+      cards: box.querySelectorAll(".card").length,
+      usual: frames[Math.floor(frames.length * 0.95)],
+      longest: frames.at(-1),
+    };
   },
 
   /* The card that stands in the middle of a column, and where. */
   middle(selector) {
     const edge = document.querySelector(selector).getBoundingClientRect();
-    const card = document.elementsFromPoint(edge.left + 60, 400).map((e) => e.closest(".card")).find(Boolean);
+    const card = document
+      .elementsFromPoint(edge.left + 60, 400)
+      .map((e) => e.closest(".card"))
+      .find(Boolean);
     return [card.dataset.key, card.getBoundingClientRect().top];
   },
 

@@ -17,7 +17,8 @@ from mcp_state.models import Place
 
 BAD = (
     "\"'><img src=x onerror=alert(1)><script>alert(2)</script><svg onload=alert(3)>"
-    '<a href="javascript:alert(4)">x</a> javascript:alert(5) data:text/html,<script>alert(6)</script> '
+    '<a href="javascript:alert(4)">x</a> javascript:alert(5) '
+    "data:text/html,<script>alert(6)</script> "
     "</title></style></textarea><iframe src=//evil.example></iframe> {{7*7}} ${alert(8)} "
     "http://evil.example/\u202etxt.exe \u0007\u001b[31m &lt;b&gt; &amp; %3Cscript%3E"
 )

@@ -33,7 +33,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
 
 
 def test_the_board_of_ten_thousand_threads_is_there_at_once(
-    opened: Pages, large: Site, record_property: Callable[[str, object], None]
+    opened: Pages, large: Site, record_testsuite_property: Callable[[str, object], None]
 ) -> None:
     page = opened(large, "#board")
     expect(page.locator("#column-active .count")).to_have_text("4,002")
@@ -44,17 +44,17 @@ def test_the_board_of_ten_thousand_threads_is_there_at_once(
     first, cards = page.evaluate(
         "[performance.getEntriesByName('first-contentful-paint')[0].startTime, performance.now()]"
     )
-    record_property("milliseconds to the first paint and to all cards", (first, cards))
+    record_testsuite_property("milliseconds to the first paint and to all cards", (first, cards))
     assert first < MOST_FIRST_PAINT
     assert cards < 2 * MOST_FIRST_PAINT
 
 
 def test_scrolling_loads_on_and_stays_smooth(
-    opened: Pages, large: Site, record_property: Callable[[str, object], None]
+    opened: Pages, large: Site, record_testsuite_property: Callable[[str, object], None]
 ) -> None:
     page = opened(large, "#board")
     seen = page.evaluate("probes.scroll('.column.is-active .scroller', 4000)")
-    record_property("cards, and milliseconds a frame", seen)
+    record_testsuite_property("cards, and milliseconds a frame", seen)
     assert seen["cards"] >= 300
     assert seen["usual"] < MOST_FRAME
 
