@@ -477,6 +477,12 @@ function section(title, count, ...content) {
   return h("section", h("h3", title, count ? [" ", h("span.count", num(count))] : null), kept);
 }
 
+/** One of a list that the keys j and k walk over. */
+const item = (...content) => h("li", { "data-item": "" }, content);
+const rows = (items, kind = "") => (items.length ? h(`ul.rows${kind}`, items) : null);
+const labelled = (label, text) =>
+  text ? h("p.said.soft", { dir: "auto" }, h("span.label", `${label} `), text) : null;
+
 const folded = (keep, title, ...content) =>
   h("details", { "data-keep": keep }, h("summary", title), content);
 
@@ -691,49 +697,24 @@ function board(root) {
   const all = Boolean(params.get("closed"));
   const chosen = STATUS.includes(params.get("column")) ? params.get("column") : "active";
   const bar = h("div.filters");
-  const columns = h("div", { class: `columns${all ? " all" : ""}` });
+  const columns = h("div.columns");
   root.append(heading("Board", bar), columns);
   const feeds = [];
-  for (const status of STATUS) {
-    if (due && (status === "done" || status === "dropped")) continue;
-    const isOver = status === "done" || status === "dropped";
-    const title = h("h2", { id: `column-${status}` });
+  for (const status of STATUS.filter((one) => !due || isOpenStatus(one))) {
+    const isRail = !isOpenStatus(status) && !all;
     const box = h("div.cards");
     const scroller = h("div.scroller", { tabindex: "-1" }, box);
-    const isRail = isOver && !all && chosen !== status;
+    const kind = `${status === chosen ? " chosen" : ""}${isRail ? " rail" : ""}`;
+    const title = h("h2", { id: `column-${status}` });
     columns.append(
       h(
         "section",
-        {
-          class: `column is-${status}${status === chosen ? " chosen" : ""}${isOver && !all ? " rail" : ""}`,
-          "aria-labelledby": `column-${status}`,
-          "data-column": status,
-        },
+        { class: `column is-${status}${kind}`, "aria-labelledby": title.id, "data-column": status },
         h("header", title),
         scroller,
       ),
     );
-    if (isOver && !all && !isRail && !phone.matches) {
-      /* a rail beside open columns: nothing to load */ continue;
-    }
-    if (isRail) continue;
-    if (phone.matches && status !== chosen) continue;
-    feeds.push(
-      feed(scroller, box, {
-        page: 50,
-        key: ({ thread }) => thread.name,
-        build: threadCard,
-        fetch: async (cursor, limit) => {
-          const answer = await get("threads", { status, due, limit, cursor });
-          const waits = waitsOf(answer);
-          return {
-            items: answer.threads.map((thread) => ({ thread, waits: waits.get(thread.name) })),
-            next: answer.cursor,
-          };
-        },
-        nothing: () => h("p.none", due ? `Nothing ${status} is due.` : NONE[status]),
-      }),
-    );
+    if (phone.matches ? status === chosen : !isRail) feeds.push(column(scroller, box, status, due));
   }
   const counts = () => {
     const threads = seen.scope?.threads ?? {};
@@ -785,6 +766,21 @@ function board(root) {
   };
 }
 
+function column(scroller, box, status, due) {
+  return feed(scroller, box, {
+    page: 50,
+    key: ({ thread }) => thread.name,
+    build: threadCard,
+    fetch: async (cursor, limit) => {
+      const answer = await get("threads", { status, due, limit, cursor });
+      const waits = waitsOf(answer);
+      const items = answer.threads.map((thread) => ({ thread, waits: waits.get(thread.name) }));
+      return { items, next: answer.cursor };
+    },
+    nothing: () => h("p.none", due ? `Nothing ${status} is due.` : NONE[status]),
+  });
+}
+
 const isOpenStatus = (status) => status !== "done" && status !== "dropped";
 const NONE = {
   active: "Nothing to work on.",
@@ -809,178 +805,145 @@ function heading(title, ...more) {
 
 /* ---- The front view ------------------------------------------------------------------------- */
 
-const list = (items) => (items.length ? h("ul.rows", items) : null);
+const NEWS = 12;
+
+/** What the first view asks for, beside the overview itself. */
+const OVERVIEW = {
+  due: ["threads", { due: "true", limit: 8 }],
+  active: ["threads", { status: "active", limit: 6 }],
+  blocked: ["threads", { status: "blocked", limit: 6 }],
+  check: ["facts", { due: "true", limit: 6 }],
+  refuted: ["facts", { trust: "refuted", limit: 4 }],
+  stale: ["facts", { trust: "stale", limit: 4 }],
+  open: ["runs", { status: "open", limit: 5 }],
+  failed: ["runs", { status: "failed", limit: 3 }],
+  ends: ["journal", { kind: "dead_end", limit: 4 }],
+};
+
+const most = (count) => (count > 1000 ? "1,000+" : num(count));
 
 function overview(root) {
   const body = h("div.overview");
   root.append(body);
   const refresh = async () => {
     const o = await get("overview");
-    const { scope } = o;
-    if (!scope.event) return swap(body, welcome());
-    const asked = [
-      ["threads", { due: "true", limit: 8 }],
-      ["threads", { status: "active", limit: 6 }],
-      ["threads", { status: "blocked", limit: 6 }],
-      ["facts", { due: "true", limit: 6 }],
-      ["facts", { trust: "refuted", limit: 4 }],
-      ["facts", { trust: "stale", limit: 4 }],
-      ["runs", { status: "open", limit: 5 }],
-      ["runs", { status: "failed", limit: 3 }],
-      ["journal", { kind: "dead_end", limit: 4 }],
-      ["history", { since: String(Math.max(0, scope.event - 12)), limit: 12 }],
-    ];
-    const [due, active, blocked, check, refuted, stale, open, failed, ends, last] =
-      await Promise.all(asked.map(([view, params]) => get(view, params)));
-    const counts = scope.threads ?? {};
-    const most = (count) => (count > 1000 ? "1,000+" : num(count));
-    const rest = (count, have, address, what) =>
-      count > have ? h("p.more", h("a", { href: address }, `all ${most(count)} ${what}`)) : null;
-    const fell = [...refuted.facts, ...stale.facts];
+    const since = Math.max(0, o.scope.event - NEWS);
+    if (!o.scope.event) return swap(body, welcome());
+    const asked = Object.values(OVERVIEW).map(([view, params]) => get(view, params));
+    const [last, ...answers] = await Promise.all([
+      get("history", { since, limit: NEWS }),
+      ...asked,
+    ]);
+    const found = Object.fromEntries(Object.keys(OVERVIEW).map((key, n) => [key, answers[n]]));
     swap(
       body,
       objective(o.objective),
-      h(
-        "div.tiles",
-        STATUS.map((status) =>
-          h(
-            "a",
-            {
-              class: `tile is-${status}`,
-              href: to("board", { column: status, closed: isOpenStatus(status) ? "" : "1" }),
-            },
-            mark(status),
-            h("span.big", short(counts[status] ?? 0)),
-          ),
-        ),
-        h(
-          "a.tile.is-due",
-          { href: to("board", { due: "1" }) },
-          h("span.mark", icon("watching"), "due"),
-          h("span.big", most(sum(o.threads_due))),
-        ),
-      ),
-      h(
-        "div.halves",
-        h(
-          "div",
-          section(
-            "Due now",
-            sum(o.threads_due),
-            list(
-              due.threads.map((t) =>
-                h(
-                  "li",
-                  { "data-item": "" },
-                  mark(t.status),
-                  threadLink(t.name, t.title || t.name),
-                  dueMark(t.recheck_at),
-                  t.check ? h("p", h("code.check", t.check)) : null,
-                ),
-              ),
-            ),
-            rest(sum(o.threads_due), due.threads.length, to("board", { due: "1" }), "due threads"),
-          ),
-          section(
-            "In progress",
-            counts.active,
-            list(
-              active.threads.map((t) =>
-                h(
-                  "li",
-                  { "data-item": "" },
-                  threadLink(t.name, t.title || t.name),
-                  t.lease ? held(t.lease) : null,
-                  t.next_action
-                    ? h("p.said.soft", { dir: "auto" }, h("span.label", "next "), t.next_action)
-                    : null,
-                ),
-              ),
-            ),
-            rest(
-              counts.active,
-              active.threads.length,
-              to("board", { column: "active" }),
-              "active threads",
-            ),
-          ),
-          section(
-            "Waiting for somebody",
-            counts.blocked,
-            list(
-              blocked.threads.map((t) =>
-                h(
-                  "li",
-                  { "data-item": "" },
-                  threadLink(t.name, t.title || t.name),
-                  h("span.soft", "since ", when(t.status_at)),
-                  h("p.said.soft", { dir: "auto" }, h("span.label", "waits for "), t.waiting_on),
-                ),
-              ),
-            ),
-            rest(
-              counts.blocked,
-              blocked.threads.length,
-              to("board", { column: "blocked" }),
-              "blocked threads",
-            ),
-          ),
-          section(
-            "Check before you rely on it",
-            sum(o.facts_due),
-            list(check.facts.map(factRow)),
-            rest(sum(o.facts_due), check.facts.length, to("facts", { due: "1" }), "facts to check"),
-          ),
-        ),
-        h(
-          "div",
-          section(
-            "Runs under way",
-            scope.runs?.open,
-            list(open.runs.map(runRow)),
-            rest(scope.runs?.open, open.runs.length, to("runs", { status: "open" }), "open runs"),
-          ),
-          section(
-            "No longer believed",
-            (scope.facts?.refuted ?? 0) + (scope.facts?.stale ?? 0),
-            list(fell.map(factRow)),
-          ),
-          section(
-            "Dead ends",
-            0,
-            list([
-              ...failed.runs.map((r) =>
-                h(
-                  "li",
-                  { "data-item": "" },
-                  runMark(r),
-                  runLink(r.name),
-                  said(r.reflection || r.result, "p", "soft clamp two"),
-                ),
-              ),
-              ...[...ends.entries]
-                .reverse()
-                .map((e) =>
-                  h(
-                    "li",
-                    { "data-item": "" },
-                    said(e.text, "p", "clamp two"),
-                    h("p.soft", by(e.actor, e.at), e.thread ? [", ", threadLink(e.thread)] : null),
-                  ),
-                ),
-            ]),
-          ),
-          section(
-            "What changed last",
-            0,
-            h("ul.rows.events", [...last.events].reverse().map(eventRow)),
-            h("p.more", h("a", { href: to("changes") }, "all changes")),
-          ),
-        ),
-      ),
+      tiles(o),
+      h("div.halves", h("div", toDo(o, found)), h("div", underWay(o, found, last.events))),
     );
   };
   return { refresh, close() {} };
+}
+
+function tiles(o) {
+  const tile = (kind, words, count, address) =>
+    h("a", { class: `tile is-${kind}`, href: address }, words, h("span.big", count));
+  return h(
+    "div.tiles",
+    STATUS.map((status) => {
+      const closed = isOpenStatus(status) ? "" : "1";
+      const count = short(o.scope.threads?.[status] ?? 0);
+      return tile(status, mark(status), count, to("board", { column: status, closed }));
+    }),
+    tile("due", h("span.mark", icon("watching"), "due"), most(sum(o.threads_due)), to("board", { due: "1" })),
+  );
+}
+
+/** The way to the rest of what is listed in part. */
+const rest = (count, shownOf, address, what) =>
+  count > shownOf.length
+    ? h("p.more", h("a", { href: address }, `all ${most(count)} ${what}`))
+    : null;
+
+function toDo(o, { due, active, blocked, check }) {
+  const counts = o.scope.threads ?? {};
+  const [threadsDue, factsDue] = [sum(o.threads_due), sum(o.facts_due)];
+  const link = (t) => threadLink(t.name, t.title || t.name);
+  const checked = (t) => (t.check ? h("p", h("code.check", t.check)) : null);
+  return [
+    section(
+      "Due now",
+      threadsDue,
+      rows(
+        due.threads.map((t) => item(mark(t.status), link(t), dueMark(t.recheck_at), checked(t))),
+      ),
+      rest(threadsDue, due.threads, to("board", { due: "1" }), "due threads"),
+    ),
+    section(
+      "In progress",
+      counts.active,
+      rows(
+        active.threads.map((t) =>
+          item(link(t), t.lease ? held(t.lease) : null, labelled("next", t.next_action)),
+        ),
+      ),
+      rest(counts.active, active.threads, to("board", { column: "active" }), "active threads"),
+    ),
+    section(
+      "Waiting for somebody",
+      counts.blocked,
+      rows(
+        blocked.threads.map((t) =>
+          item(
+            link(t),
+            h("span.soft", "since ", when(t.status_at)),
+            labelled("waits for", t.waiting_on),
+          ),
+        ),
+      ),
+      rest(counts.blocked, blocked.threads, to("board", { column: "blocked" }), "blocked threads"),
+    ),
+    section(
+      "Check before you rely on it",
+      factsDue,
+      rows(check.facts.map(factRow)),
+      rest(factsDue, check.facts, to("facts", { due: "1" }), "facts to check"),
+    ),
+  ];
+}
+
+function underWay(o, { open, refuted, stale, failed, ends }, events) {
+  const { runs, facts } = o.scope;
+  const why = (r) => said(r.reflection || r.result, "p", "soft clamp two");
+  const whose = (e) =>
+    h("p.soft", by(e.actor, e.at), e.thread ? [", ", threadLink(e.thread)] : null);
+  return [
+    section(
+      "Runs under way",
+      runs?.open,
+      rows(open.runs.map(runRow)),
+      rest(runs?.open, open.runs, to("runs", { status: "open" }), "open runs"),
+    ),
+    section(
+      "No longer believed",
+      (facts?.refuted ?? 0) + (facts?.stale ?? 0),
+      rows([...refuted.facts, ...stale.facts].map(factRow)),
+    ),
+    section(
+      "Dead ends",
+      0,
+      rows([
+        ...failed.runs.map((r) => item(runMark(r), runLink(r.name), why(r))),
+        ...[...ends.entries].reverse().map((e) => item(said(e.text, "p", "clamp two"), whose(e))),
+      ]),
+    ),
+    section(
+      "What changed last",
+      0,
+      rows([...events].reverse().map(eventRow), ".events"),
+      h("p.more", h("a", { href: to("changes") }, "all changes")),
+    ),
+  ];
 }
 
 function objective(o) {
@@ -1311,19 +1274,19 @@ function runDetail(root, of) {
   const refresh = async () => {
     const d = await get("run", { name: of });
     const r = d.run;
-    const may = can("raise") && r.status === "open";
-    const steps = [...(d.steps ?? [])];
+    const isOpen = r.status === "open";
+    const checkpoints = [...d.checkpoints].sort((a, b) => b.number - a.number);
+    const hidden = r.steps - d.steps.length;
     swap(
       root,
       detailHead(
         "run",
-        r.name,
         runMark(r),
         r.goal || r.name,
         r.goal ? r.name : "",
-        may ? button("Raise the budget", () => raise(r), "small") : null,
+        can("raise") && isOpen ? button("Raise the budget", () => raise(r), "small") : null,
       ),
-      r.stopped && r.status === "open"
+      r.stopped && isOpen
         ? h(
             "p.notice.bad",
             h("strong", `Stopped: the budget of ${r.stopped} is spent. `),
@@ -1331,274 +1294,228 @@ function runDetail(root, of) {
           )
         : null,
       h("div.meters", progress(r), budgets(r)),
-      section("Attempts over time", 0, chart(r, d.attempts ?? [])),
-      pairs(
-        ["Should lead to", r.expected_outcome && said(r.expected_outcome)],
-        ["Next", r.next_action && said(r.next_action)],
-        ["Result", r.result && said(r.result)],
-        ["Proof", r.evidence && said(r.evidence)],
-        ["Looking back", r.reflection && said(r.reflection)],
-        ["Thread", r.thread && threadLink(r.thread)],
-        [
-          "Tokens",
-          r.tokens_in + r.tokens_out ? `${num(r.tokens_in)} in, ${num(r.tokens_out)} out` : "",
-        ],
-        ["Begun", when(r.created_at)],
-        [
-          r.finished_at ? "Ended" : "Touched",
-          [r.finished_at ? when(r.finished_at) : by(r.touched_by, r.touched_at)],
-        ],
-      ),
+      section("Attempts over time", 0, chart(r, d.attempts)),
+      runFields(r),
       section(
         "Steps",
         r.steps,
-        steps.length
-          ? h(
-              "ul.rows.steps",
-              steps.map((p) =>
-                h(
-                  "li",
-                  { "data-item": "" },
-                  h(
-                    "p.sub",
-                    mark(
-                      p.status === "done"
-                        ? "done"
-                        : p.stopped
-                          ? "refuted"
-                          : p.status === "failed"
-                            ? "dropped"
-                            : "active",
-                      p.stopped ? "stopped" : p.status,
-                    ),
-                    name(p.name),
-                    h(
-                      "span.soft",
-                      plural(p.attempts, "attempt"),
-                      p.streak > 1 ? `, ${p.streak} times the same outcome` : "",
-                      ", ",
-                      by(p.changed_by, p.changed_at),
-                    ),
-                    can("reset") && r.status === "open" && (p.stopped || p.status !== "open")
-                      ? button("Reset", () => reset(p), "small")
-                      : null,
-                  ),
-                  p.input
-                    ? h("p.said.soft", { dir: "auto" }, h("span.label", "input "), p.input)
-                    : null,
-                  p.result ? said(p.result, "p", "clamp") : null,
-                ),
-              ),
-            )
-          : null,
-        steps.length < r.steps
-          ? h("p.soft", `${num(r.steps - steps.length)} more: `, command("mcp-state runs show"))
-          : null,
+        rows(
+          d.steps.map((one) => stepRow(one, isOpen)),
+          ".steps",
+        ),
+        hidden > 0 ? h("p.soft", `${num(hidden)} more: `, command(`mcp-state runs show`)) : null,
       ),
-      section(
-        "Checkpoints",
-        r.checkpoints,
-        (d.checkpoints ?? []).length
-          ? h(
-              "ul.rows",
-              [...d.checkpoints]
-                .sort((a, b) => b.number - a.number)
-                .map((c) =>
-                  h(
-                    "li",
-                    { "data-item": "" },
-                    h(
-                      "p.sub",
-                      h("strong", `${c.number}`),
-                      c.done !== undefined
-                        ? h("span", `${num(c.done)}${c.total ? ` of ${num(c.total)}` : ""}`)
-                        : null,
-                      h("span.soft", by(c.actor, c.at)),
-                      c.git?.head
-                        ? h(
-                            "code",
-                            { title: "HEAD" },
-                            `${c.git.branch ? `${c.git.branch} ` : ""}${c.git.head.slice(0, 8)}${c.git.dirty_count ? ` +${c.git.dirty_count}` : ""}`,
-                          )
-                        : null,
-                    ),
-                    said(c.state, "p", "text clamp"),
-                    c.next_action
-                      ? h("p.soft", h("span.label", "next "), said(c.next_action))
-                      : null,
-                  ),
-                ),
-            )
-          : null,
+      section("Checkpoints", r.checkpoints, rows(checkpoints.map(checkpointRow))),
+      section("Its memory", d.memory.length, rows(d.memory.map(blockRow))),
+      folded(
+        "events",
+        `What happened (${num(d.events.length + d.earlier)})`,
+        rows([...d.events].reverse().map(eventRow), ".events"),
+        d.earlier ? h("p.soft", `${num(d.earlier)} earlier ones are not shown.`) : null,
       ),
-      section(
-        "Its memory",
-        (d.memory ?? []).length,
-        (d.memory ?? []).length ? h("ul.rows", d.memory.map(blockRow)) : null,
-      ),
-      (d.events ?? []).length
-        ? folded(
-            "events",
-            `What happened (${num(d.events.length + (d.earlier ?? 0))})`,
-            h("ul.rows.events", [...d.events].reverse().map(eventRow)),
-            d.earlier ? h("p.soft", `${num(d.earlier)} earlier ones are not shown.`) : null,
-          )
-        : null,
     );
   };
   return { refresh };
 }
 
+const runFields = (r) =>
+  pairs(
+    ["Should lead to", r.expected_outcome && said(r.expected_outcome)],
+    ["Next", r.next_action && said(r.next_action)],
+    ["Result", r.result && said(r.result)],
+    ["Proof", r.evidence && said(r.evidence)],
+    ["Looking back", r.reflection && said(r.reflection)],
+    ["Thread", r.thread && threadLink(r.thread)],
+    ["Tokens", r.tokens_in + r.tokens_out && `${num(r.tokens_in)} in, ${num(r.tokens_out)} out`],
+    ["Begun", when(r.created_at)],
+    r.finished_at ? ["Ended", when(r.finished_at)] : ["Touched", by(r.touched_by, r.touched_at)],
+  );
+
+const STEP_MARK = { done: "done", failed: "dropped", open: "active" };
+
+function stepRow(step, isOpen) {
+  const may = can("reset") && isOpen && (step.stopped || step.status !== "open");
+  return item(
+    h(
+      "p.sub",
+      step.stopped ? mark("refuted", "stopped") : mark(STEP_MARK[step.status], step.status),
+      name(step.name),
+      h(
+        "span.soft",
+        plural(step.attempts, "attempt"),
+        step.streak > 1 ? `, ${step.streak} times the same outcome` : "",
+        ", ",
+        by(step.changed_by, step.changed_at),
+      ),
+      may ? button("Reset", () => reset(step), "small") : null,
+    ),
+    labelled("input", step.input),
+    step.result ? said(step.result, "p", "clamp") : null,
+  );
+}
+
+function checkpointRow(c) {
+  const reached = [c.done, c.total].filter((one) => one !== undefined).map(num);
+  const dirty = c.git.dirty_count ? `+${c.git.dirty_count}` : "";
+  const head = [c.git.branch, c.git.head?.slice(0, 8), dirty].filter(Boolean).join(" ");
+  return item(
+    h(
+      "p.sub",
+      h("strong", c.number),
+      reached.length ? h("span", reached.join(" of ")) : null,
+      h("span.soft", by(c.actor, c.at)),
+      head ? h("code", { title: "Branch, HEAD, and how many files were changed" }, head) : null,
+    ),
+    said(c.state, "p", "text clamp"),
+    labelled("next", c.next_action),
+  );
+}
+
+const outcomeOf = (attempt) => (attempt.ok === undefined ? "open" : attempt.ok ? "ok" : "failed");
+
 /** Attempts by outcome over time as bars, and above them how much of each budget was used. */
 function chart(run, attempts) {
   if (!attempts.length) return h("p.soft", "No attempt yet.");
-  const before = Math.max(0, run.attempts - attempts.length);
-  const outcome = (a) => (a.ok === true ? "ok" : a.ok === false ? "failed" : "open");
-  const [W, H, L, R, T, B] = phone.matches
-    ? [332, 170, 24, 38, 12, 22]
-    : [640, 190, 34, 40, 12, 22];
-  const begun = Date.parse(before ? attempts[0].begun_at : run.created_at);
-  const last = Math.max(...attempts.map((a) => Date.parse(a.ended_at ?? a.begun_at)));
-  const end = Math.max(last, run.finished_at ? Date.parse(run.finished_at) : 0, begun + 60_000);
-  const bins = Math.min(phone.matches ? 30 : 48, Math.max(12, Math.ceil(attempts.length / 2)));
-  const bars = Array.from({ length: bins }, () => ({ ok: 0, failed: 0, open: 0 }));
-  for (const a of attempts)
-    bars[
-      Math.min(
-        bins - 1,
-        Math.max(0, Math.floor(((Date.parse(a.begun_at) - begun) / (end - begun)) * bins)),
-      )
-    ][outcome(a)] += 1;
-  const top = Math.max(1, ...bars.map((bar) => bar.ok + bar.failed + bar.open));
-  const x = (at) => L + ((at - begun) / (end - begun)) * (W - L - R);
-  const y = (share) => H - B - share * (H - T - B);
-  const wide = (W - L - R) / bins;
-  const counts = { ok: 0, failed: 0, open: 0 };
-  for (const a of attempts) counts[outcome(a)] += 1;
-  const drawn = bars.map((bar, n) => {
-    let at = 0;
-    return Object.keys(OUTCOME).map((kind) => {
-      if (!bar[kind]) return null;
-      const high = (bar[kind] / top) * (H - T - B);
-      at += bar[kind];
-      const rect = s(
-        "rect",
-        {
-          class: `tally ${kind}`,
-          x: (L + n * wide + 0.8).toFixed(1),
-          width: Math.max(1.5, wide - 1.6).toFixed(1),
-          y: y(at / top).toFixed(1),
-          height: Math.max(1, high - 0.8).toFixed(1),
-        },
-        s(
-          "title",
-          `${SHORT.format(begun + (n / bins) * (end - begun))}: ${bar[kind]} ${OUTCOME[kind]}`,
-        ),
-      );
-      return rect;
-    });
-  });
-  const line = (kind, most, first, grows) => {
-    if (!most) return null;
-    let used = first;
-    const height = () => y(Math.min(1, used / most)).toFixed(1);
-    const points = [`${x(begun).toFixed(1)},${height()}`];
-    for (const [at, plus] of grows) {
-      points.push(`${x(at).toFixed(1)},${height()}`);
-      used += plus;
-      points.push(`${x(at).toFixed(1)},${height()}`);
-    }
-    points.push(`${x(end).toFixed(1)},${height()}`);
-    return s("polyline", { class: `used ${kind}`, points: points.join(" "), fill: "none" });
-  };
-  const told = attempts.reduce((all, a) => all + a.tokens, 0);
-  const minutes = run.max_minutes
-    ? s("line.used.minutes", {
-        x1: x(begun),
-        y1: y(0),
-        x2: Math.min(W - R, x(Date.parse(run.created_at) + run.max_minutes * 60_000)).toFixed(1),
-        y2: y(Math.min(1, (end - Date.parse(run.created_at)) / (run.max_minutes * 60_000))).toFixed(
-          1,
-        ),
-      })
-    : null;
-  const hasBudget = run.max_attempts || run.max_tokens || run.max_minutes;
-  const words = `${plural(attempts.length, "attempt")}: ${Object.keys(OUTCOME)
-    .filter((k) => counts[k])
-    .map((k) => `${num(counts[k])} ${OUTCOME[k]}`)
-    .join(", ")}`;
-  const key = (kind, text, isLine) =>
-    h(
-      "li",
-      s(
-        "svg.swatch",
-        { viewBox: "0 0 18 10", "aria-hidden": "true" },
-        isLine
-          ? s("line", { class: `used ${kind}`, x1: 0, y1: 5, x2: 18, y2: 5 })
-          : s("rect", { class: `tally ${kind}`, x: 4, y: 0.5, width: 10, height: 9 }),
-      ),
-      text,
-    );
+  const earlier = Math.max(0, run.attempts - attempts.length);
+  const begun = Date.parse(earlier ? attempts[0].begun_at : run.created_at);
+  const ends = attempts.map((a) => Date.parse(a.ended_at ?? a.begun_at));
+  const end = Math.max(...ends, Date.parse(run.finished_at ?? run.created_at), begun + 60_000);
+  const [width, height] = phone.matches ? [332, 170] : [640, 190];
+  const plot = { left: 34, right: width - 40, top: 12, bottom: height - 22, begun, end };
+  plot.x = (at) => plot.left + ((at - begun) / (end - begun)) * (plot.right - plot.left);
+  plot.y = (share) => plot.bottom - Math.min(1, share) * (plot.bottom - plot.top);
+  const counts = Object.fromEntries(Object.keys(OUTCOME).map((kind) => [kind, 0]));
+  for (const attempt of attempts) counts[outcomeOf(attempt)] += 1;
+  const kinds = Object.keys(OUTCOME).filter((kind) => counts[kind]);
+  const words = kinds.map((kind) => `${num(counts[kind])} ${OUTCOME[kind]}`);
+  const lines = budgetLines(plot, run, attempts, earlier);
+  const told = `${plural(attempts.length, "attempt")}: ${words.join(", ")}`;
   return h(
     "figure.chart",
     s(
       "svg",
-      { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": clean(words) },
-      s("line.axis", { x1: L, y1: y(0), x2: W - R, y2: y(0) }),
-      s("line.grid", { x1: L, y1: y(1), x2: W - R, y2: y(1) }),
-      s("line.grid", { x1: L, y1: y(0.5), x2: W - R, y2: y(0.5) }),
-      s("text", { x: L - 6, y: y(1) + 4, "text-anchor": "end" }, num(top)),
-      s("text", { x: L - 6, y: y(0) + 4, "text-anchor": "end" }, "0"),
-      hasBudget
-        ? [
-            s("text", { x: W - R + 5, y: y(1) + 4 }, "100%"),
-            s("text", { x: W - R + 5, y: y(0.5) + 4 }, "50%"),
-          ]
-        : null,
-      s("text", { x: L, y: H - 5 }, SHORT.format(begun)),
-      s("text", { x: W - R, y: H - 5, "text-anchor": "end" }, SHORT.format(end)),
-      drawn,
-      line(
-        "attempts",
-        run.max_attempts,
-        before,
-        attempts.map((a) => [Date.parse(a.begun_at), 1]),
-      ),
-      line(
-        "tokens",
-        run.max_tokens,
-        Math.max(0, run.tokens_in + run.tokens_out - told),
-        attempts
-          .filter((a) => a.ended_at)
-          .map((a) => [Date.parse(a.ended_at), a.tokens])
-          .sort((a, b) => a[0] - b[0]),
-      ),
-      minutes,
+      { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": told },
+      axes(plot, lines.length > 0),
+      bars(plot, attempts),
+      lines.map(([, line]) => line),
     ),
     h(
       "figcaption",
       h(
         "ul.legend",
-        Object.keys(OUTCOME)
-          .filter((k) => counts[k])
-          .map((k) => key(k, `${num(counts[k])} ${OUTCOME[k]}`)),
-        run.max_attempts ? key("attempts", "attempts used", true) : null,
-        run.max_tokens ? key("tokens", "tokens used", true) : null,
-        run.max_minutes ? key("minutes", "minutes used", true) : null,
+        kinds.map((kind, n) =>
+          legend(
+            s("rect", { class: `tally ${kind}`, x: 4, y: 0.5, width: 10, height: 9 }),
+            words[n],
+          ),
+        ),
+        lines.map(([kind]) =>
+          legend(s("line", { class: `used ${kind}`, x1: 0, y1: 5, x2: 18, y2: 5 }), `${kind} used`),
+        ),
       ),
-      before
-        ? h(
-            "p.soft",
-            `The last ${num(attempts.length)} of ${num(before + attempts.length)} attempts.`,
-          )
+      earlier
+        ? h("p.soft", `The last ${num(attempts.length)} of ${num(run.attempts)} attempts.`)
         : null,
     ),
   );
 }
 
-/* ---- Facts ---------------------------------------------------------------------------------- */
+const legend = (drawn, words) =>
+  h("li", s("svg.swatch", { viewBox: "0 0 18 10", "aria-hidden": "true" }, drawn), words);
 
-const trustOf = (f) => f.trust;
+function axes({ left, right, bottom, begun, end, y }, hasBudget) {
+  const across = (kind, share) =>
+    s(`line.${kind}`, { x1: left, y1: y(share), x2: right, y2: y(share) });
+  const percent = (share) => s("text", { x: right + 5, y: y(share) + 4 }, `${100 * share}%`);
+  return [
+    across("axis", 0),
+    across("grid", 0.5),
+    across("grid", 1),
+    hasBudget ? [percent(0.5), percent(1)] : null,
+    s("text", { x: left, y: bottom + 17 }, SHORT.format(begun)),
+    s("text", { x: right, y: bottom + 17, "text-anchor": "end" }, SHORT.format(end)),
+  ];
+}
+
+function bars({ left, right, top, bottom, begun, end, y }, attempts) {
+  const count = Math.min(phone.matches ? 30 : 48, Math.max(12, Math.ceil(attempts.length / 2)));
+  const wide = (right - left) / count;
+  const slots = Array.from({ length: count }, () => ({ ok: 0, failed: 0, open: 0 }));
+  for (const attempt of attempts) {
+    const at = Math.floor(((Date.parse(attempt.begun_at) - begun) / (end - begun)) * count);
+    slots[Math.min(count - 1, Math.max(0, at))][outcomeOf(attempt)] += 1;
+  }
+  const highest = Math.max(...slots.map(sum));
+  const drawn = slots.map((slot, n) => {
+    let under = 0;
+    return Object.keys(slot).map((kind) => {
+      if (!slot[kind]) return null;
+      under += slot[kind];
+      const since = SHORT.format(begun + (n / count) * (end - begun));
+      return s(
+        "rect",
+        {
+          class: `tally ${kind}`,
+          x: (left + n * wide + 0.8).toFixed(1),
+          width: Math.max(1.5, wide - 1.6).toFixed(1),
+          y: y(under / highest).toFixed(1),
+          height: Math.max(1, (slot[kind] / highest) * (bottom - top) - 0.8).toFixed(1),
+        },
+        s("title", `${since}: ${slot[kind]} ${OUTCOME[kind]}`),
+      );
+    });
+  });
+  const scale = (share, words) =>
+    s("text", { x: left - 6, y: y(share) + 4, "text-anchor": "end" }, words);
+  return [scale(1, num(highest)), scale(0, "0"), drawn];
+}
+
+/** For each budget that there is, how its use grew. */
+function budgetLines({ x, y, begun, end }, run, attempts, earlier) {
+  const line = (kind, most, first, grows) => {
+    let used = first;
+    const point = (at) => `${x(at).toFixed(1)},${y(used / most).toFixed(1)}`;
+    const points = [point(begun)];
+    for (const [at, plus] of grows) {
+      points.push(point(at));
+      used += plus;
+      points.push(point(at));
+    }
+    points.push(point(end));
+    return [kind, s("polyline", { class: `used ${kind}`, points: points.join(" "), fill: "none" })];
+  };
+  const ended = attempts.filter((a) => a.ended_at).map((a) => [Date.parse(a.ended_at), a.tokens]);
+  const before =
+    run.tokens_in + run.tokens_out - ended.reduce((all, [, tokens]) => all + tokens, 0);
+  const lines = [];
+  if (run.max_attempts)
+    lines.push(
+      line(
+        "attempts",
+        run.max_attempts,
+        earlier,
+        attempts.map((a) => [Date.parse(a.begun_at), 1]),
+      ),
+    );
+  if (run.max_tokens)
+    lines.push(
+      line(
+        "tokens",
+        run.max_tokens,
+        Math.max(0, before),
+        ended.sort((a, b) => a[0] - b[0]),
+      ),
+    );
+  if (run.max_minutes) {
+    const spent = (at) => (at - Date.parse(run.created_at)) / 60_000 / run.max_minutes;
+    const full = Math.min(end, Date.parse(run.created_at) + run.max_minutes * 60_000);
+    const ends = { x1: x(begun), y1: y(spent(begun)), x2: x(full), y2: y(spent(full)) };
+    lines.push(["minutes", s("line.used.minutes", ends)]);
+  }
+  return lines;
+}
+
+/* ---- Facts ---------------------------------------------------------------------------------- */
 
 function factRow(f) {
   return h(
@@ -1606,7 +1523,7 @@ function factRow(f) {
     { class: `fact is-${f.trust}`, "data-item": "" },
     h(
       "p.sub",
-      mark(trustOf(f)),
+      mark(f.trust),
       factLink(f.name),
       f.due ? dueMark(f.recheck_at) : null,
       f.verified ? h("span.ok", "verified") : null,
@@ -1679,7 +1596,6 @@ function factDetail(root, of) {
       root,
       detailHead(
         "fact",
-        f.name,
         [
           mark(f.trust),
           f.due ? [" ", dueMark(f.recheck_at)] : null,
@@ -1697,10 +1613,7 @@ function factDetail(root, of) {
         [
           "Last check",
           f.verified_at
-            ? [
-                f.held === false ? "did not hold, said " : "held, said ",
-                by(f.verified_by, f.verified_at),
-              ]
+            ? [f.held ? "it held: " : "it did not hold: ", by(f.verified_by, f.verified_at)]
             : "never run",
         ],
         ["It said", f.evidence && said(f.evidence)],
@@ -1902,9 +1815,6 @@ function untangle(layers, above, below) {
 
 /** Nodes are links; edges lead down, into the port of their reason where there are several. */
 function graph(nodes, edges, self, label) {
-  const size = phone.matches
-    ? { w: 150, h: 64, gap: 14, between: 54 }
-    : { w: 210, h: 66, gap: 18, between: 58 };
   const known = new Set(nodes.map((node) => node.name));
   const links = edges.filter(
     (edge) => known.has(edge.from) && known.has(edge.to) && edge.from !== edge.to,
@@ -1919,8 +1829,11 @@ function graph(nodes, edges, self, label) {
   }
   const layers = layersOf(nodes, above, below);
   untangle(layers, above, below);
-  const most = Math.max(...layers.map((layer) => layer.length));
-  const W = most * (size.w + size.gap) + size.gap;
+  const widest = Math.max(...layers.map((layer) => layer.length));
+  const size = { w: 150, h: 66, gap: 14, between: 56 };
+  const room = $("detail").clientWidth - 48;
+  size.w = Math.max(size.w, Math.min(210, Math.floor((room - size.gap) / widest) - size.gap));
+  const W = widest * (size.w + size.gap) + size.gap;
   const H = layers.length * (size.h + size.between) - size.between + 24;
   const box = new Map();
   layers.forEach((layer, row) =>
@@ -2081,74 +1994,35 @@ function memory(root) {
 }
 
 function blockDetail(root, of) {
-  const run = route.params.get("of") ?? "";
-  const asked = {
-    left: Number(route.params.get("left")) || 0,
-    right: Number(route.params.get("right")) || 0,
-  };
+  const { params } = route;
+  const run = params.get("of") ?? "";
   const at = { key: of, run };
+  const orProblem = (asked) => asked.catch((problem) => ({ problem }));
   const refresh = async () => {
-    const told = await get("versions", at);
-    const versions = told.versions.filter((v) => v.version !== undefined && v.version !== null);
-    const valued = [
-      ...new Map(versions.filter((v) => v.size !== undefined).map((v) => [v.version, v])).values(),
-    ];
-    const right = asked.right || valued[0]?.version;
-    const left = asked.left || valued.find((v) => v.version < right)?.version;
-    const take = (version) =>
-      version
-        ? get("block", { ...at, version }).catch((problem) => ({ problem }))
-        : Promise.resolve(null);
-    const [block, one, other] = await Promise.all([
-      get("block", at).catch((problem) => ({ problem })),
-      take(left),
-      take(right),
-    ]);
-    const isHere = !block.problem && block.value !== undefined;
-    const choice = (side, version) =>
-      h(
-        "label.field",
-        h("span", side === "left" ? "Before" : "After"),
-        h(
-          "select",
-          {
-            id: `version-${side}`,
-            onchange: (event) =>
-              go(
-                here({
-                  left: String(left ?? ""),
-                  right: String(right ?? ""),
-                  [side]: event.target.value,
-                }),
-              ),
-          },
-          valued.map((v) =>
-            h(
-              "option",
-              { value: v.version, selected: v.version === version },
-              `version ${v.version}`,
-            ),
-          ),
-        ),
-      );
+    const { versions } = await get("versions", at);
+    const kept = versions.filter((v) => v.size !== undefined);
+    const right = Number(params.get("right")) || kept[0]?.version;
+    const left = Number(params.get("left")) || kept.find((v) => v.version < right)?.version;
+    const take = (version) => (version ? orProblem(get("block", { ...at, version })) : null);
+    const asked = [orProblem(get("block", at)), take(left), take(right)];
+    const [block, one, other] = await Promise.all(asked);
+    const isHere = block.value !== undefined;
+    const state = block.locked
+      ? mark("lock", "locked")
+      : isHere
+        ? mark("done", "current")
+        : mark("dropped", "not there now");
     swap(
       root,
       detailHead(
         "block",
-        of,
-        [
-          block.locked
-            ? mark("lock", "locked")
-            : isHere
-              ? mark("done", "current")
-              : mark("dropped", "not there now"),
-        ],
+        state,
         of,
         run ? `of the run ${run}` : "",
         isHere && !block.locked && can("lock")
           ? button("Lock", () => lock(of, run), "small")
           : null,
-        isHere && block.locked && can("unlock")
+        block.locked && can("unlock")
           ? button("Unlock", () => unlock(of, run, block.locked), "small")
           : null,
       ),
@@ -2161,62 +2035,72 @@ function blockDetail(root, of) {
           )
         : null,
       block.problem ? refused(block.problem) : null,
-      isHere
-        ? [
-            meter(
-              "size",
-              [...block.value].length,
-              block.limit,
-              [...block.value].length > block.limit ? "spent" : "budget",
-            ),
-            h(
-              "p.soft",
-              `Version ${block.version}, `,
-              by(block.changed_by, block.changed_at),
-              block.expires_at ? [", expires ", when(block.expires_at)] : null,
-            ),
-            said(block.value, "pre", "value"),
-          ]
-        : null,
+      isHere ? blockNow(block) : null,
       left && right
         ? section(
             "Versions side by side",
-            valued.length,
-            h("div.filters", choice("left", left), choice("right", right)),
-            one?.problem || other?.problem
-              ? refused(one?.problem ?? other.problem)
+            kept.length,
+            h(
+              "div.filters",
+              versionChoice("left", kept, { left, right }),
+              versionChoice("right", kept, { left, right }),
+            ),
+            one.problem || other.problem
+              ? refused(one.problem ?? other.problem)
               : sideBySide(one, other),
           )
-        : valued.length
-          ? h("p.soft", "There is one version so far; older ones will stand beside it.")
-          : null,
+        : h("p.soft", "There is one version so far; the next will stand beside it."),
       section(
         "Its history",
-        told.versions.length,
-        h(
-          "ul.rows.events",
-          told.versions.map((v) =>
-            h(
-              "li",
-              { "data-item": "" },
-              h("span.kind", v.version ? `v${v.version}` : "–"),
-              h("span.what.said", { dir: "auto" }, v.summary || v.operation),
-              h("span.soft", by(v.actor, v.at)),
-              v.version && v.version !== right && valued.includes(v)
-                ? h(
-                    "a.small",
-                    { href: here({ left: String(v.version), right: String(valued[0].version) }) },
-                    "compare",
-                  )
-                : null,
-            ),
-          ),
+        versions.length,
+        rows(
+          versions.map((v) => versionRow(v, kept, right)),
+          ".events",
         ),
       ),
     );
   };
   return { refresh };
 }
+
+function blockNow(block) {
+  const size = [...block.value].length;
+  return [
+    meter("size", size, block.limit, size > block.limit ? "spent" : "budget"),
+    h(
+      "p.soft",
+      `Version ${block.version}, `,
+      by(block.changed_by, block.changed_at),
+      block.expires_at ? [", expires ", when(block.expires_at)] : null,
+    ),
+    said(block.value, "pre", "value"),
+  ];
+}
+
+function versionChoice(side, kept, chosen) {
+  const change = (event) => go(here({ ...chosen, [side]: event.target.value }));
+  return h(
+    "label.field",
+    h("span", side === "left" ? "Before" : "After"),
+    h(
+      "select",
+      { id: `version-${side}`, onchange: change },
+      kept.map(({ version }) =>
+        h("option", { value: version, selected: version === chosen[side] }, `version ${version}`),
+      ),
+    ),
+  );
+}
+
+const versionRow = (v, kept, right) =>
+  item(
+    h("span.kind", `v${v.version}`),
+    h("span.what.said", { dir: "auto" }, v.summary || v.operation),
+    h("span.soft", by(v.actor, v.at)),
+    v.version !== right && v.size !== undefined
+      ? h("a.small", { href: here({ left: v.version, right: kept[0].version }) }, "compare")
+      : null,
+  );
 
 /** What two lists have in common: pairs of positions, in order. */
 function common(a, b) {
@@ -2252,7 +2136,7 @@ function wordsApart(before, after) {
       if (parts.length && parts.at(-1).isKept === isKept) parts.at(-1).text += word;
       else parts.push({ isKept, text: word });
     });
-    return parts.map((part) => (part.isKept ? part.text : h(tag, null, part.text)));
+    return parts.map((part) => (part.isKept ? part.text : h(tag, part.text)));
   };
   return [
     render(a, new Set(same.map(([i]) => i)), "del"),
@@ -2510,7 +2394,7 @@ function blobReader(key) {
 
 /* ---- A thread ------------------------------------------------------------------------------- */
 
-function detailHead(kind, of, state, title, sub, ...deeds) {
+function detailHead(kind, state, title, sub, ...deeds) {
   return h(
     "header.head",
     h(
@@ -2529,188 +2413,81 @@ function detailHead(kind, of, state, title, sub, ...deeds) {
   );
 }
 
-/** What is around a thread, where the answer has names alone. */
-function graphOf({ thread: t, needed_by: waiting = [] }) {
-  const [needs, names] = [
-    t.depends_on ?? [],
-    new Set([t.name, ...(t.depends_on ?? []), ...waiting]),
-  ];
+/** All of a thread; where the source has only the board, what that tells. */
+async function askThread(of) {
+  if (source.views.includes("thread")) return get("thread", { name: of });
+  const page = await get("threads");
+  const thread = page.threads.find((one) => one.name === of);
+  if (!thread) {
+    const fact = `Thread ${of} is not on this board`;
+    throw new Refusal({ code: "not_found", fact, next_step: "Ask for it by name." });
+  }
+  const needed = waitsOf(page).get(of)?.needed_by ?? [];
+  const known = new Map(page.threads.map((one) => [one.name, one]));
+  const nodes = [of, ...thread.depends_on, ...needed].map((one) => known.get(one) ?? { name: one });
+  const waits = [...thread.depends_on.map((need) => [of, need]), ...needed.map((one) => [one, of])];
   return {
-    nodes: [...names].map((of) => ({ name: of, status: of === t.name ? t.status : "" })),
-    waits: [...needs.map((need) => [t.name, need]), ...waiting.map((one) => [one, t.name])],
+    thread,
+    criteria: [],
+    history: [],
+    earlier: 0,
+    journal: [],
+    facts: [],
+    graph: { nodes, waits },
   };
 }
 
 function threadDetail(root, of) {
   const refresh = async () => {
-    if (!source.views.includes("thread")) {
-      const page = await get("threads", {});
-      const thread = page.threads.find((one) => one.name === of);
-      if (!thread)
-        throw new Refusal({
-          code: "not_found",
-          fact: `Thread ${of} is not on this board`,
-          next_step: "Ask for it by name.",
-        });
-      const waits = waitsOf(page).get(of);
-      return show({ thread, needed_by: waits?.needed_by });
-    }
-    show(await get("thread", { name: of }));
-  };
-  const show = (d) => {
+    const d = await askThread(of);
     const t = d.thread;
-    const around = d.graph ?? graphOf(d);
-    const title = (of) => around.nodes.find((node) => node.name === of) ?? { name: of };
-    const needs = around.waits
-      .filter(([waiting]) => waiting === t.name)
-      .map(([, needed]) => title(needed));
-    const needed = around.waits
-      .filter(([, one]) => one === t.name)
-      .map(([waiting]) => title(waiting));
-    const other = (o) =>
-      h(
-        "li",
-        { "data-item": "" },
-        o.status ? mark(o.status) : null,
-        threadLink(o.name, o.title || o.name),
-      );
+    const entries = [...d.journal].reverse();
+    const state = [
+      mark(t.status),
+      t.due ? dueMark(t.recheck_at) : null,
+      t.priority !== 5 ? h("span", { class: `prio p${t.priority}` }, `P${t.priority}`) : null,
+    ];
     swap(
       root,
-      detailHead(
-        "thread",
-        t.name,
-        [
-          mark(t.status),
-          t.due ? [" ", dueMark(t.recheck_at)] : null,
-          t.priority !== 5 ? h("span", { class: `prio p${t.priority}` }, `P${t.priority}`) : null,
-        ],
-        t.title || t.name,
-        t.title ? t.name : "",
-      ),
-      t.lease
-        ? h(
-            "p.notice",
-            icon("lock"),
-            " Held by ",
-            who(t.lease.holder),
-            ", ends ",
-            when(t.lease.until),
-            " ",
-            can("release") ? button("Break the lease", () => release(t), "small") : null,
-          )
-        : null,
+      detailHead("thread", state, t.title || t.name, t.title ? t.name : ""),
+      t.lease ? leaseOf(t) : null,
       pairs(
         [t.status === "blocked" ? "Waits for" : "Waiting on", t.waiting_on && said(t.waiting_on)],
         ["Next", t.next_action && said(t.next_action)],
         ["Check", t.check && h("code.check.big", t.check)],
         ["Look again", t.recheck_at && when(t.recheck_at)],
         ["Proof", t.evidence && said(t.evidence)],
-        ["Note", t.note && said(t.note, "span", "pre")],
+        ["Note", t.note && said(t.note)],
       ),
-      needs.length || needed.length
-        ? h(
-            "section.who-waits",
-            h("h3", "Who waits for whom"),
-            h(
-              "div.chain",
-              h(
-                "div",
-                h("h4", "It waits for"),
-                needs.length ? h("ul.rows.tight", needs.map(other)) : h("p.soft", "nothing"),
-              ),
-              h(
-                "div",
-                h("h4", "These wait for it"),
-                needed.length ? h("ul.rows.tight", needed.map(other)) : h("p.soft", "nothing"),
-              ),
-            ),
-            d.graph && around.nodes.length > 2 ? threadGraph(around, t.name) : null,
-          )
-        : null,
+      whoWaits(d.graph, t.name),
       section(
         `Done when (${t.passing}/${t.criteria} pass)`,
         0,
-        (d.criteria ?? []).length
-          ? h(
-              "ol.criteria",
-              d.criteria.map((c) =>
-                h(
-                  "li",
-                  { class: c.passes ? "passes" : "" },
-                  mark(c.passes ? "done" : "provisional", c.passes ? "passes" : "not yet"),
-                  said(c.text, "span"),
-                  c.evidence || c.checked_at
-                    ? h(
-                        "p.soft",
-                        c.evidence ? [said(c.evidence), " "] : null,
-                        c.checked_at ? by(c.checked_by, c.checked_at) : null,
-                      )
-                    : null,
-                ),
-              ),
-            )
-          : null,
+        d.criteria.length ? h("ol.criteria", d.criteria.map(criterionRow)) : null,
       ),
       section(
         "Relies on",
-        (t.relies_on ?? []).length,
-        (d.facts ?? []).length
-          ? h("ul.rows", d.facts.map(factRow))
-          : (t.relies_on ?? []).length
-            ? h(
-                "ul.rows",
-                t.relies_on.map((p) =>
-                  h("li", mark(p.trust), factLink(p.name), h("code.check", p.check)),
-                ),
-              )
-            : null,
+        t.relies_on.length,
+        rows(d.facts.length ? d.facts.map(factRow) : t.relies_on.map(premiseRow)),
       ),
-      section(
-        "Where the work is",
-        0,
-        (t.places ?? []).length
-          ? h(
-              "ul.rows.tight",
-              t.places.map((p) =>
-                h(
-                  "li",
-                  h("span.chip", p.role),
-                  said(p.path_or_repo, "code"),
-                  p.note ? said(p.note, "span", "soft") : null,
-                ),
-              ),
-            )
-          : null,
-      ),
+      section("Where the work is", 0, rows(t.places.map(placeRow), ".tight")),
       section(
         "Last journal entries",
         0,
-        (d.journal ?? []).length ? h("div.timeline.in", [...d.journal].reverse().map(entry)) : null,
-        (d.journal ?? []).length
-          ? h(
-              "p.more",
-              h("a", { href: to("journal", { thread: t.name }) }, "all entries of this thread"),
-            )
+        entries.length
+          ? [
+              h("div.timeline.in", entries.map(entry)),
+              h(
+                "p.more",
+                h("a", { href: to("journal", { thread: t.name }) }, "all of this thread"),
+              ),
+            ]
           : null,
       ),
       section(
         "How it got here",
         0,
-        (d.history ?? []).length
-          ? h(
-              "ul.rows.events",
-              [...d.history]
-                .reverse()
-                .map((e) =>
-                  h(
-                    "li",
-                    { "data-item": "" },
-                    h("span.what.said", { dir: "auto" }, e.summary || e.operation),
-                    h("span.soft", by(e.actor, e.at)),
-                  ),
-                ),
-            )
-          : null,
+        rows([...d.history].reverse().map(changeRow), ".events"),
         d.earlier
           ? h(
               "p.soft",
@@ -2728,6 +2505,63 @@ function threadDetail(root, of) {
   };
   return { refresh };
 }
+
+const leaseOf = (t) =>
+  h(
+    "p.notice",
+    icon("lock"),
+    " Held by ",
+    who(t.lease.holder),
+    ", ends ",
+    when(t.lease.until),
+    " ",
+    can("release") ? button("Break the lease", () => release(t), "small") : null,
+  );
+
+function whoWaits(around, of) {
+  const known = new Map(around.nodes.map((node) => [node.name, node]));
+  const side = (title, names) =>
+    h(
+      "div",
+      h("h4", title),
+      rows(
+        names.map((one) => {
+          const { status, title: words } = known.get(one);
+          return item(status ? mark(status) : null, threadLink(one, words || one));
+        }),
+        ".tight",
+      ) ?? h("p.soft", "nothing"),
+    );
+  if (!around.waits.length) return null;
+  const needs = around.waits.filter(([waiting]) => waiting === of).map(([, needed]) => needed);
+  const neededBy = around.waits.filter(([, needed]) => needed === of).map(([waiting]) => waiting);
+  const canDraw = around.nodes.length > 2 && around.nodes.every((node) => node.status);
+  return h(
+    "section",
+    h("h3", "Who waits for whom"),
+    h("div.chain", side("It waits for", needs), side("These wait for it", neededBy)),
+    canDraw ? threadGraph(around, of) : null,
+  );
+}
+
+const criterionRow = (c) =>
+  h(
+    "li",
+    mark(c.passes ? "done" : "provisional", c.passes ? "passes" : "not yet"),
+    said(c.text),
+    c.checked_at ? h("p.soft", said(c.evidence), " ", by(c.checked_by, c.checked_at)) : null,
+  );
+
+const premiseRow = (p) => item(mark(p.trust), factLink(p.name), h("code.check", p.check));
+
+const placeRow = (p) =>
+  h("li", h("span.chip", p.role), said(p.path_or_repo, "code"), said(p.note, "span", "soft"));
+
+const changeRow = (e) =>
+  item(
+    h("span.what.said", { dir: "auto" }, e.summary || e.operation),
+    h("span.soft", by(e.actor, e.at)),
+  );
 
 /* ---- What people do --------------------------------------------------------------------------- */
 
@@ -3277,7 +3111,7 @@ function noDetail(root, of) {
   const refresh = async () =>
     swap(
       root,
-      detailHead("", of, null, of, ""),
+      detailHead("", null, of, ""),
       p("The page knows nothing of this kind. Close it, and choose another."),
     );
   return { refresh };
