@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-from mcp_state.models import Actor, Caller, Limits, Packet, Totals
+from mcp_state.models import Actor, Caller, Limits, Packet, Purged, Totals
 from mcp_state.orient import Orient
 from mcp_state.settings import store_path
 from mcp_state.store.blobs import Blobs
@@ -72,6 +72,35 @@ class State:
             BadArgument: the budget is out of range.
         """
         return await Orient(self.database, self.caller).packet(max_tokens, since)
+
+    async def purge(
+        self,
+        text: str,
+        reason: str = "",
+        *,
+        dry_run: bool = False,
+        every_project: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Purged:
+        """Take a text out of the project for good: rows, events, versions, index, free pages, WAL.
+
+        For people: no tool does it. A mark stands in its place, an event says who did it and why.
+        With `dry_run` it is only looked for; a `reason` is needed otherwise. `progress` is called
+        with what is done of how much, from a worker thread.
+
+        Raises:
+            BadArgument: the text is too short or too long, or a word of the store's own; there is
+                no reason, or it holds the text.
+            Conflict: no mark fits into the names that hold it.
+            NotFound: there is no store, or no such project.
+            StateError: what else the file refused.
+        """
+        from mcp_state.store.purge import Purge  # what few need is not imported by all
+
+        purge = Purge(self.database, self.caller)
+        return await purge.purge(
+            text, reason, dry_run=dry_run, every_project=every_project, progress=progress
+        )
 
 
 @asynccontextmanager

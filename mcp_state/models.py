@@ -888,3 +888,50 @@ class Imported:
     stayed: Sequence[str] = ()
     handoff: str = ""
     event: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PurgedPlace:
+    """A subject that held the purged text, under the name it has now, and where in it it stood.
+
+    `fields` are its columns, `history` (its events) and `search` (the index); `count` counts all.
+    """
+
+    project: str
+    subject: str
+    fields: Sequence[str]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PurgedFile:
+    """A file whose bytes were searched. `found` is how often they hold the text; -1: unreadable."""
+
+    path: str
+    what: str
+    size: int
+    found: int
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """What `purge` found and did; it never holds the text itself.
+
+    `mark` stands where the text was. `event` records it; 0 if no row held the text. `elsewhere`:
+    another project of the store, which was not asked for, holds it. `clean`: neither the store nor
+    a file beside it holds it any more. `notes` say what is left, and what to do.
+    """
+
+    dry_run: bool
+    clean: bool
+    mark: str
+    event: int
+    places: Sequence[PurgedPlace]
+    files: Sequence[PurgedFile]
+    notes: Sequence[str]
+    elsewhere: bool = False
+
+    @property
+    def count(self) -> int:
+        """In how many places it was found."""
+        return sum(place.count for place in self.places)

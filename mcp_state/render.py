@@ -25,6 +25,8 @@ from mcp_state.models import (
     NothingToClaim,
     Place,
     Project,
+    Purged,
+    PurgedPlace,
     SearchPage,
     Status,
     Thread,
@@ -544,3 +546,45 @@ def projects(found: Sequence[Project], now: datetime) -> str:
             lines.append(f"    also: {', '.join(name(n) for n in project.other_names)}")
         lines += [f"    {one_line(directory, 300)}" for directory in project.directories]
     return "\n".join(lines)
+
+
+# What was purged
+
+
+def purged(result: Purged, *, most: int = 40) -> str:
+    """What was found and replaced, what was searched, and what is left to do."""
+    lines = [_purged_head(result)]
+    several = len({place.project for place in result.places}) > 1
+    lines += [_purged_place(place, several) for place in result.places[:most]]
+    if len(result.places) > most:
+        lines.append(f"    +{len(result.places) - most:,} more (--json lists all)")
+    lines += [f"note: {note}" for note in result.notes]
+    size = plural(sum(file.size for file in result.files), "byte")
+    holders = [file for file in result.files if file.found]
+    searched = f"searched {size} of {plural(len(result.files), 'file')}: "
+    if holders:
+        verb = "holds" if len(holders) == 1 else "hold"
+        lines.append(f"{searched}{plural(len(holders), 'file')} {verb} it:")
+        lines += [
+            f"    {file.path} ({file.what}): "
+            + ("can't be read" if file.found < 0 else plural(file.found, "time"))
+            for file in holders
+        ]
+    else:
+        lines.append(f"{searched}none of them holds it")
+    return "\n".join(lines)
+
+
+def _purged_head(result: Purged) -> str:
+    if not result.places:
+        of = "this project" if result.elsewhere else "the store"
+        return f"no text of {of} holds it"
+    count = f"{plural(result.count, 'place')} of {plural(len(result.places), 'subject')}"
+    if result.dry_run:
+        return f"found in {count}; nothing was changed"
+    return f"purged from {count}; {result.mark} stands there now (event {result.event})"
+
+
+def _purged_place(place: PurgedPlace, several: bool) -> str:
+    of = f" of {name(place.project, 60)}" if several else ""
+    return f"    {one_line(place.subject)}{of}: {', '.join(place.fields)} ({place.count:,})"

@@ -42,6 +42,7 @@ _COMMANDS: Mapping[str, str] = {
     "doctor": "upkeep",
     "backup": "upkeep",
     "restore": "upkeep",
+    "purge": "purge",
     "demo": "demo",
 }
 REFUSED = 1

@@ -639,7 +639,7 @@ def _unordered(row: Mapping[str, Any]) -> Mapping[str, Any]:
 def _against_documents(tx: Reading, kind: str, rows: Iterator[Row]) -> Iterator[str]:
     for row in rows:
         said = _said(kind, row)
-        wanted = _document(tx, kind, row)
+        wanted = document_of(tx, kind, row)
         found = tx.one(_DOCUMENT, {"kind": kind, "name": _name(kind, row)})
         if wanted is None:
             continue
@@ -653,7 +653,7 @@ def _against_documents(tx: Reading, kind: str, rows: Iterator[Row]) -> Iterator[
                 yield f"{said} is indexed in the place of another project or kind"
 
 
-def _document(tx: Reading, kind: str, row: Row) -> Sequence[Any] | None:
+def document_of(tx: Reading, kind: str, row: Row) -> Sequence[Any] | None:
     """The document that a row should have: shown, seq, text, short."""
     found = _DOCUMENT_OF[kind](tx, row)
     if found is None:

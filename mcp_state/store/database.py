@@ -16,7 +16,7 @@ import sqlite3
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mcp_state.errors import StateError, StoreBusy, StoreDamaged, StoreReadonly
 from mcp_state.models import Caller, Limits
@@ -89,6 +89,31 @@ class Database:
             StoreBusy: the turn did not come in time.
             StateError: what `body` or the file refused.
         """
+        return await self._in_turn(self._transact, caller, body)
+
+    async def maintain(self, statement: str) -> None:
+        """Run one statement that is a transaction of its own and changes no row, such as VACUUM.
+
+        Raises:
+            StoreBusy: the turn did not come in time.
+            StateError: what the file refused.
+        """
+        await self._in_turn(self._maintain, statement)
+
+    async def empty_wal(self) -> bool:
+        """Bring all of the -wal into the file, and cut it to nothing.
+
+        False if a reader still needs what is in it. Nobody waits for this.
+        """
+        deadline = time.monotonic() + self._wait
+        while not await self._in_turn(self._empty_wal):
+            if time.monotonic() >= deadline:
+                return False
+            await asyncio.sleep(_LONGEST_PAUSE)
+        return True
+
+    async def _in_turn(self, work: Callable[..., T], *args: Any) -> T:
+        """Do something in the writer's thread, alone among the processes."""
         if self.read_only:
             raise StoreReadonly(
                 f"{self.path} is opened for reading only by this server",
@@ -98,7 +123,7 @@ class Database:
         async with self._my_turn(deadline):
             while True:
                 try:
-                    return await self._writer.run(self._transact, caller, body)
+                    return await self._writer.run(work, *args)
                 except _SchemaChanged:
                     continue
                 except _Busy:
@@ -179,6 +204,21 @@ class Database:
                 if isinstance(problem, StateError) and problem.recorded:
                     self._record_refusal(connection, caller, tx, problem)
                 raise
+
+    def _maintain(self, statement: str) -> None:
+        with self._translated(self._writer):
+            try:
+                self._open_writer().execute(statement)
+            except sqlite3.OperationalError as problem:
+                if primary_code(problem) == sqlite3.SQLITE_BUSY:
+                    raise _Busy from problem
+                raise
+
+    def _empty_wal(self) -> bool:
+        with self._translated(self._writer):
+            connection = self._open_writer()
+            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return not busy
 
     def _commit(self, tx: Writing) -> None:
         changes = tx.scalar("SELECT changes FROM store")
@@ -276,6 +316,8 @@ class Database:
         try:
             opening.migrate(self.path, connection, version, self.clock.now())
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA secure_delete = ON")
+            connection.execute("PRAGMA temp_store = MEMORY")  # no page of it in another file
             if opening.wal_is_safe(self.path):
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA busy_timeout = 0")  # the queue is where one waits

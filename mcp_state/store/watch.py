@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from mcp_state.errors import StoreDamaged
 from mcp_state.store import wal
@@ -57,6 +59,16 @@ def _release(descriptor: int) -> None:
         else:
             del _descriptors[file]
             os.close(descriptor)
+
+
+@contextmanager
+def shared(path: str) -> Generator[int]:
+    """A descriptor to read a file by, that frees no lock of SQLite when it is given back."""
+    descriptor = _share(path)
+    try:
+        yield descriptor
+    finally:
+        _release(descriptor)
 
 
 class Watch:
