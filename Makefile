@@ -1,4 +1,4 @@
-.PHONY: demo test soak coverage setup format
+.PHONY: demo test test-web pictures soak coverage setup format
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -12,6 +12,12 @@ test: $(SETUP)
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
 	$(BIN)/pytest -q -n auto
+
+test-web: $(SETUP)
+	$(BIN)/pytest -q tests/web
+
+pictures: $(SETUP)
+	$(BIN)/python tests/web/pictures.py docs/pictures
 
 soak: $(SETUP)
 	MCP_STATE_SOAK=1 $(BIN)/pytest -q tests -k soak

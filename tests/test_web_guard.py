@@ -256,9 +256,9 @@ async def test_a_body_is_one_json_object_of_a_bounded_size(page: Browser) -> Non
         reply = await page.post("api/do/lock", body)
         assert (reply.status, reply.json["error"]["code"]) == (400, "bad_argument")
         assert reply.json["error"]["next_step"] == "Send one JSON object."
-    large = await page.post("api/do/lock", b'{"key":"' + b"x" * 70_000 + b'"}')
+    large = await page.post("api/do/lock", b'{"key":"' + b"x" * 1_100_000 + b'"}')
     assert (large.status, large.json["error"]["code"]) == (413, "over_limit")
-    chunk = b"1000\r\n" + b"x" * 0x1000 + b"\r\n"
+    chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
     head = (
         f"POST {page.path}api/do/lock HTTP/1.1\r\nHost: 127.0.0.1:{page.port}\r\n"
         f"Origin: {page.origin}\r\nContent-Type: application/json\r\nConnection: close\r\n"

@@ -36,7 +36,7 @@ FILES = {
     "board.js": ("board.js", "text/javascript"),
     "board.css": ("board.css", "text/css"),
 }
-_LARGEST_BODY = 64 << 10
+_LARGEST_BODY = 1 << 20
 _LONGEST_UPLOAD = 10.0
 _STATUS = {
     "bad_argument": 400,
@@ -187,14 +187,12 @@ async def _body(request: Request) -> dict[str, Any]:
     data = b""
     try:
         async with asyncio.timeout(_LONGEST_UPLOAD):
-            async for chunk in request.stream():
-                data += chunk
-                if len(data) > _LARGEST_BODY:
-                    raise OverLimit(
-                        f"the body is longer than {_LARGEST_BODY:,} bytes", "Shorten it."
-                    )
+            async for chunk in request.stream():  # to its end, or the refusal would not arrive
+                data = (data + chunk)[: _LARGEST_BODY + 1]
     except TimeoutError:
         raise BadArgument("the body did not arrive in time", "Send it again.") from None
+    if len(data) > _LARGEST_BODY:
+        raise OverLimit(f"the body is longer than {_LARGEST_BODY:,} bytes", "Shorten it.")
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):

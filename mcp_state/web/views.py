@@ -67,7 +67,8 @@ async def check_project(state: State, *, may_be_new: bool) -> None:
         listed = f"known are {', '.join(known)}" if known else "there is none yet"
         raise ProjectUnknown(
             f"this page does not say which project to show; {listed}",
-            "Choose one, or start `mcp-state web` in its directory or with --project NAME.",
+            f"{'Choose one, or s' if known else 'S'}tart `mcp-state web` in its directory or with "
+            "--project NAME.",
         )
     if not found:
         raise NotFound.named("project", caller.project, known[:5], "Choose another one.")

@@ -338,13 +338,9 @@ class Search:
         if not columns:
             return
         for row in self._rows(table, columns):
-            changes: dict[str, Any] = {}
-            for column in columns:
-                old = row[column]
-                if old:
-                    new = self._renewed(table, column, row, old)
-                    if new != old:
-                        changes[column] = new
+            given = {column: row[column] for column in columns if row[column]}
+            new = {c: self._renewed(table, c, row, text) for c, text in given.items()}
+            changes = {column: text for column, text in new.items() if text != given[column]}
             if not changes:
                 continue
             if not self._is_meant(row["project"]):
