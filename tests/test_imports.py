@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from mcp_state.api import State
+from mcp_state.models import Actor, Caller
+from mcp_state.store.database import Database
+
 PACKAGE = Path(__file__).parent.parent / "mcp_state"
 
 # From the bottom to the top: a module may import what stands on its own line or above it.
@@ -103,3 +107,23 @@ def test_the_store_and_the_package_do_not_import_mcp() -> None:
             assert not {m for m in imports_of(path) if m.split(".")[0] in ("mcp", "mcp_types")}
     code = "import mcp_state, sys; sys.exit('mcp' in sys.modules or 'pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_package_offers_what_it_names() -> None:
+    code = (
+        "import mcp_state\n"
+        "assert all(hasattr(mcp_state, name) for name in mcp_state.__all__)\n"
+        "assert mcp_state.errors.StateError and mcp_state.open_store\n"
+        "assert not hasattr(mcp_state, 'nonsense')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_each_noun_of_a_state_is_made_when_it_is_asked_for() -> None:
+    state = State(Database("/nowhere/state.db"), Caller("acme", "argument", Actor("codex")))
+
+    nouns = {noun for noun in State.__annotations__ if getattr(state, noun).caller is state.caller}
+
+    assert len(nouns) == len(State.__annotations__) == 15
+    assert state.memory is state.memory
+    assert not hasattr(state, "nonsense")

@@ -9,9 +9,11 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import resource
 import shutil
 import sqlite3
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -25,7 +27,9 @@ from large_store import NOW, Size, Still, build
 
 from mcp_state.api import State, open_store
 from mcp_state.models import Thread
+from mcp_state.orient import Orient
 from mcp_state.store import doctor, opening
+from mcp_state.store.sessions import Sessions
 from mcp_state.web.views import look
 
 SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
@@ -49,6 +53,8 @@ async def claim_and_release(state: State) -> None:
 
 CALLS: dict[str, Callable[[State, int], Awaitable[object]]] = {
     "orient": lambda state, n: state.orient(),
+    "what a subagent is told": lambda state, n: Orient(state.database, state.caller).brief(500),
+    "what a session has in hand": lambda state, n: Sessions(state.database, state.caller).in_hand(),
     "journal_tail": lambda state, n: state.journal.tail(),
     "journal_tail of a thread": lambda state, n: state.journal.tail(thread="busy"),
     "thread_list": lambda state, n: state.threads.list(),
@@ -98,6 +104,32 @@ async def small(homes: Path) -> Path:
     if not path.exists():
         await build(path, SMALL)
     return path
+
+
+def processor_time(*words: str) -> float:
+    """What a process takes from its start to its end, which nothing else on the machine changes."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(words, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_what_runs_at_every_start_of_a_session_is_quick_on_a_large_store(large: Path) -> None:
+    """What they import from others is a fixed part of it, by which the rest is measured."""
+    program = (str(Path(sys.executable).with_name("mcp-state")),)
+    on_store = ("--db", str(large), "--project", "acme")
+    commands = {
+        "base": (sys.executable, "-c", "import asyncio, click, dataclasses, json, sqlite3"),
+        "orient": (*program, "orient", *on_store),
+        "hook": (*program, "hook", "session-start", *on_store),
+    }
+    took: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(7):
+        for name, words in commands.items():
+            took[name].append(processor_time(*words))
+    least = {name: min(times) for name, times in took.items()}
+    sys.stdout.write(f"{least}\n")
+    assert max(least["orient"], least["hook"]) < 3.5 * least["base"]
 
 
 async def problems_of(path: Path, size: Size) -> list[object]:
