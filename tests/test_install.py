@@ -401,6 +401,16 @@ def test_claude_code_runs_the_tools_that_read_and_on_request_all(
     assert settings.read_text() == '{"permissions": {"allow": ["Bash(ls)"], "deny": []}}'
 
 
+def test_rules_about_a_server_of_others_stay(home: Path, run: Run) -> None:
+    write("claude-code", home, foreign("claude-code"))
+    settings = home / ".claude/settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"permissions": {"allow": ["mcp__state__read"]}}')
+    before = tree(home)
+    assert run("uninstall", "claude-code").exit_code == 0
+    assert tree(home) == before
+
+
 def test_a_rule_for_the_whole_server_is_enough(home: Path, install: Run) -> None:
     settings = home / ".claude/settings.json"
     settings.parent.mkdir()
@@ -531,6 +541,15 @@ def test_a_wrong_word_is_told_with_the_right_one(
     assert refused.exit_code == 2
     assert refused.stderr.startswith(f"error: bad_argument: {said}")
     assert tree(home) == {}
+
+
+def test_an_entry_made_by_hand_gets_the_store_and_keeps_the_rest(home: Path, install: Run) -> None:
+    ours = {"command": "uvx", "args": ["mcp-state", "serve", "--trace"], "env": {"A": "1"}}
+    write("cursor", home, json.dumps({"mcpServers": {"state": ours}}))
+    install("cursor")
+    store = str(home / ".local/share/mcp-state/state.db")
+    args = ["serve", "--trace", "--db", store, "--agent", "cursor"]
+    assert entry("cursor", home) == {"command": PROGRAM, "args": args, "env": {"A": "1"}}
 
 
 def test_a_server_that_is_switched_off_stays_so_and_is_told(home: Path, install: Run) -> None:

@@ -112,6 +112,19 @@ def test_hooks_of_others_stay_as_they_are(client: str, home: Path, run: Run, ins
     assert path.read_text() == text
 
 
+@both
+def test_hooks_and_instructions_stay_as_long_as_a_server_of_ours_does(
+    client: str, home: Path, run: Run, install: Run
+) -> None:
+    install(client, "--hooks", "--instructions")
+    before = tree(home)
+    install(client, "--name", "second")
+    run("uninstall", client, "--name", "second")
+    assert tree(home) == before
+    run("uninstall", client)
+    assert tree(home) == {}
+
+
 def test_a_hook_of_ours_in_a_group_of_others_is_changed_there(
     home: Path, run: Run, install: Run
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from mcp_state.errors import ConfigRefused
 from mcp_state.install import jsonc, toml
-from mcp_state.install.parts import Part, Wish, entry, parts
+from mcp_state.install.parts import Part, Wish, entry, has_others, parts
 
 Read = Callable[[Path], str | None]
 
@@ -95,7 +95,10 @@ def uninstall(wish: Wish, read: Read, backups: Callable[[Path], Sequence[Path]])
         ConfigRefused: a file cannot be parsed.
     """
     files = _Files(wish, read)
+    stays = has_others(wish, files.text(wish.file))
     for part in reversed(parts(wish, files.text)):
+        if stays and part.shared:
+            continue
         was = _original(part, read, backups)
         files.edit(part, lambda text, part=part, was=was: _without(part, text, was))
         change = files.of(part.path)
