@@ -74,7 +74,9 @@ def foreign(client: str) -> str:
 def test_an_absent_file_is_made_and_goes_again(
     client: str, home: Path, run: Run, install: Run
 ) -> None:
-    assert install(client).exit_code == 0
+    done = install(client)
+    assert done.exit_code == 0
+    assert done.output.count("changed ") == len(tree(home))  # each file once
 
     store = str(home / ".local/share/mcp-state/state.db")
     made = entry(client, home)
@@ -318,6 +320,15 @@ def test_a_copy_never_overwrites_an_earlier_one(home: Path, run: Run, install: R
     assert copies[0].read_text() == path.read_text() == '{"a": 1}'
     assert "acme" not in copies[1].read_text()
     assert "acme" in copies[2].read_text()
+
+
+def test_a_copy_that_somebody_spoiled_is_passed_over(home: Path, run: Run, install: Run) -> None:
+    path = write("cursor", home, '{ "mcpServers" : { } }')
+    install("cursor")
+    install("cursor", "--project", "acme")
+    files.backups(path)[0].write_bytes(b"{ \xff")
+    run("uninstall", "cursor")
+    assert path.read_text() == '{ "mcpServers" : { } }'
 
 
 def test_a_copy_is_as_private_as_the_file(home: Path, install: Run) -> None:

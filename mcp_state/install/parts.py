@@ -204,7 +204,7 @@ def _codex_hooks(wish: Wish, text: Text) -> list[Part]:
     """
     home = codex_home(wish.place)
     config, own = home / "config.toml", home / "hooks.json"
-    if "CODEX_HOME" in wish.place.environment:
+    if wish.place.environment.get("CODEX_HOME"):
         home = home.resolve()
 
     def inside() -> Any:

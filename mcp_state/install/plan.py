@@ -132,7 +132,10 @@ def _parsed(wish: Wish, path: Path, text: str) -> None:
 def _original(part: Part, read: Read, backups: Callable[[Path], Sequence[Path]]) -> str | None:
     """The newest copy of a file that has nothing of this part; None if there was no file."""
     for path in backups(part.path):
-        text = read(path)
-        if text is not None and part.remove(text) == text:
-            return text
+        try:
+            text = read(path)
+            if text is not None and part.remove(text) == text:
+                return text
+        except (ConfigRefused, jsonc.Malformed, tomllib.TOMLDecodeError):
+            continue  # somebody edited the copy
     return None
