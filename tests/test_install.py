@@ -74,7 +74,9 @@ def foreign(client: str) -> str:
 def test_an_absent_file_is_made_and_goes_again(
     client: str, home: Path, run: Run, install: Run
 ) -> None:
-    assert install(client).exit_code == 0
+    done = install(client)
+    assert done.exit_code == 0
+    assert done.output.count("changed ") == len(tree(home))  # each file once
 
     store = str(home / ".local/share/mcp-state/state.db")
     made = entry(client, home)
@@ -320,6 +322,15 @@ def test_a_copy_never_overwrites_an_earlier_one(home: Path, run: Run, install: R
     assert "acme" in copies[2].read_text()
 
 
+def test_a_copy_that_somebody_spoiled_is_passed_over(home: Path, run: Run, install: Run) -> None:
+    path = write("cursor", home, '{ "mcpServers" : { } }')
+    install("cursor")
+    install("cursor", "--project", "acme")
+    files.backups(path)[0].write_bytes(b"{ \xff")
+    run("uninstall", "cursor")
+    assert path.read_text() == '{ "mcpServers" : { } }'
+
+
 def test_a_copy_is_as_private_as_the_file(home: Path, install: Run) -> None:
     path = write("claude-code", home, "{}")
     path.chmod(0o600)
@@ -399,6 +410,16 @@ def test_claude_code_runs_the_tools_that_read_and_on_request_all(
 
     run("uninstall", "claude-code")
     assert settings.read_text() == '{"permissions": {"allow": ["Bash(ls)"], "deny": []}}'
+
+
+def test_rules_about_a_server_of_others_stay(home: Path, run: Run) -> None:
+    write("claude-code", home, foreign("claude-code"))
+    settings = home / ".claude/settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"permissions": {"allow": ["mcp__state__read"]}}')
+    before = tree(home)
+    assert run("uninstall", "claude-code").exit_code == 0
+    assert tree(home) == before
 
 
 def test_a_rule_for_the_whole_server_is_enough(home: Path, install: Run) -> None:
@@ -531,6 +552,15 @@ def test_a_wrong_word_is_told_with_the_right_one(
     assert refused.exit_code == 2
     assert refused.stderr.startswith(f"error: bad_argument: {said}")
     assert tree(home) == {}
+
+
+def test_an_entry_made_by_hand_gets_the_store_and_keeps_the_rest(home: Path, install: Run) -> None:
+    ours = {"command": "uvx", "args": ["mcp-state", "serve", "--trace"], "env": {"A": "1"}}
+    write("cursor", home, json.dumps({"mcpServers": {"state": ours}}))
+    install("cursor")
+    store = str(home / ".local/share/mcp-state/state.db")
+    args = ["serve", "--trace", "--db", store, "--agent", "cursor"]
+    assert entry("cursor", home) == {"command": PROGRAM, "args": args, "env": {"A": "1"}}
 
 
 def test_a_server_that_is_switched_off_stays_so_and_is_told(home: Path, install: Run) -> None:

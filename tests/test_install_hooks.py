@@ -112,6 +112,19 @@ def test_hooks_of_others_stay_as_they_are(client: str, home: Path, run: Run, ins
     assert path.read_text() == text
 
 
+@both
+def test_hooks_and_instructions_stay_as_long_as_a_server_of_ours_does(
+    client: str, home: Path, run: Run, install: Run
+) -> None:
+    install(client, "--hooks", "--instructions")
+    before = tree(home)
+    install(client, "--name", "second")
+    run("uninstall", client, "--name", "second")
+    assert tree(home) == before
+    run("uninstall", client)
+    assert tree(home) == {}
+
+
 def test_a_hook_of_ours_in_a_group_of_others_is_changed_there(
     home: Path, run: Run, install: Run
 ) -> None:
@@ -206,7 +219,9 @@ def test_hooks_in_the_configuration_of_codex_get_ours_beside_them(
     )
     path.write_text(text)
 
-    assert install("codex", "--hooks").exit_code == 0
+    done = install("codex", "--hooks")
+    assert done.exit_code == 0
+    assert done.output.count("changed ") == 1
     found = tomllib.loads(path.read_text())["hooks"]
     mine = {"hooks": [{"type": "command", "command": "say done"}]}
     assert found.pop("Stop") == [mine, {"hooks": [handler(home, "codex", "Stop")]}]
@@ -222,8 +237,30 @@ def test_hooks_in_the_configuration_of_codex_get_ours_beside_them(
     assert install("codex", "--hooks").output.startswith("nothing to change in Codex")
     assert tree(home) == before
 
+    assert install("codex", "--hooks", "--agent", "me").output.count("changed ") == 1
+    assert len(trusted(home)) == 4
     run("uninstall", "codex")
     assert path.read_text() == text
+
+
+def test_a_hook_of_others_in_one_group_with_ours_stays(home: Path, run: Run, install: Run) -> None:
+    path = home / ".codex/config.toml"
+    path.parent.mkdir()
+    head = "[[hooks.Stop]]\n"
+    ours = '[[hooks.Stop.hooks]]\ntype = "command"\ncommand = "/x/mcp-state hook stop --db /y"\n'
+    other = '[[hooks.Stop.hooks]]\ntype = "command"\ncommand = "say done"\n'
+    path.write_text(head + ours + other + "\n" + head + other)
+    run("uninstall", "codex")
+    assert path.read_text() == head + other + "\n" + head + other
+
+    inline = 'hooks = [{ type = "command", command = "mcp-state hook stop" }, { command = "x" }]\n'
+    path.write_text(head + inline)
+    refused = run("uninstall", "codex")
+    assert refused.stderr == (
+        f"error: config_refused: {path}: a hook of mcp-state for Stop is written in a way that "
+        "cannot be edited. Nothing was written. Remove it there by hand, then run this again.\n"
+    )
+    assert path.read_text() == head + inline
 
 
 @pytest.mark.parametrize(

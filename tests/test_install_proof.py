@@ -54,7 +54,7 @@ def test_the_server_answers_as_the_client_starts_it(client: str, home: Path) -> 
 
 @pytest.mark.parametrize(
     ("client", "known"),
-    [("codex", "no project yet"), ("claude-code", "project acme (from MCP_STATE_PROJECT)")],
+    [("codex", "the store holds none yet"), ("claude-code", "project acme (from --project)")],
 )
 def test_the_server_gets_what_the_client_gives_it(client: str, known: str, home: Path) -> None:
     done = run(home, "install", client, "--json", MCP_STATE_PROJECT="acme")

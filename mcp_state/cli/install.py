@@ -26,9 +26,6 @@ from mcp_state.install.parts import Wish, hooks_switch, options_of
 from mcp_state.install.proof import Proof, prove
 
 _TRIES = 3
-_EPHEMERAL = re.compile(
-    r"[/\\](?:archive-v\d+|builds-v\d+|environments-v\d+|pipx[/\\]\.?cache)[/\\]"
-)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -118,6 +115,8 @@ def install(
     Only what is ours is changed in the client's files; the rest keeps every byte, and a copy of
     what was there stays beside each. An option that is not given keeps the value it has there. At
     the end the server is started as the client starts it. `mcp-state uninstall CLIENT` undoes it.
+
+    CLIENT is codex, claude-code, claude-desktop, cursor, vscode or gemini.
     """
     if removal:
         raise BadArgument("install only adds", f"`mcp-state uninstall {client}` removes.")
@@ -192,8 +191,9 @@ def uninstall(
 ) -> None:
     """Remove from CLIENT what `mcp-state install` put there: server, hooks, permissions, block.
 
-    What others wrote stays as it is, and so does the store. CLIENT is codex, claude-code,
-    claude-desktop, cursor, vscode or gemini.
+    What others wrote stays as it is, and so do the copies of before and the store.
+
+    CLIENT is codex, claude-code, claude-desktop, cursor, vscode or gemini.
     """
     wish = Wish(
         client=CLIENTS[client],
@@ -267,14 +267,13 @@ def _with_tools(wish: Wish, allow_writes: bool) -> Wish:
 def _program() -> tuple[str, ...]:
     """How this program is started from anywhere: an absolute path that will stay."""
     called = os.path.abspath(sys.argv[0])
-    name = Path(called).stem
-    on_path = shutil.which("mcp-state")
-    if on_path and os.path.exists(called) and os.path.realpath(on_path) == os.path.realpath(called):
-        return (os.path.abspath(on_path),)
-    beside = Path(sys.executable).with_name("mcp-state")
-    for one in (Path(called) if name == "mcp-state" else beside, beside):
-        if one.is_file() and os.access(one, os.X_OK):
-            return (str(one),)
+    on_path = os.path.abspath(shutil.which("mcp-state") or "")
+    if os.path.isfile(on_path) and os.path.realpath(on_path) == os.path.realpath(called):
+        return (on_path,)  # perhaps a link that outlives what it leads to
+    beside = str(Path(sys.executable).with_name("mcp-state"))
+    for one in (called, beside):
+        if Path(one).stem == "mcp-state" and os.access(one, os.X_OK):
+            return (one,)
     return (sys.executable, "-m", "mcp_state")
 
 

@@ -74,7 +74,11 @@ def in_toml(text: str) -> bool:
 def put_toml(text: str, commands: Mapping[str, str]) -> str:
     """The TOML with one hook of ours for each event."""
     for event, line in commands.items():
-        if event in _places(toml.read(text, ("hooks",))):
+        found = toml.read(text, ("hooks",))
+        if event in _places(found):
+            at, handler = _places(found)[event]
+            if found[event][at]["hooks"][handler]["command"] == line:
+                continue
             text = _remove_toml_event(text, event)
         header = f"[[hooks.{event}]]\n[[hooks.{event}.hooks]]\n"
         text = toml.add(text, header + toml.lines_of(_group(line)["hooks"][0]))
@@ -128,14 +132,25 @@ def _places(hooks: Any) -> dict[str, tuple[int, int]]:
 
 
 def _remove_toml_event(text: str, event: str) -> str:
-    at, _ = _places(toml.read(text, ("hooks",)))[event]
-    heads = [one for one in toml.scan(text) if one.header and one.path == ("hooks", event)]
-    if len(heads) <= at:
-        raise ConfigRefused(
-            f"hooks.{event} is written as one value, which this cannot edit",
-            "Nothing was written. Remove the hook of mcp-state from it by hand.",
-        )
-    return toml.remove_tables(text, [heads[at]])
+    """The TOML without our hook for an event; with its group if it is alone in it."""
+    hooks = toml.read(text, ("hooks",))
+    at, handler = _places(hooks)[event]
+    handlers = hooks[event][at]["hooks"]
+    statements = [one for one in toml.scan(text) if one.header]
+    heads = [one for one in statements if one.path == ("hooks", event)]
+    if len(heads) == len(hooks[event]):
+        if len(handlers) == 1:
+            return toml.remove_tables(text, [heads[at]])
+        after = statements[statements.index(heads[at]) + 1 :]
+        inner = [one for one in after if one.path == ("hooks", event, "hooks")][: len(handlers)]
+        if len(inner) == len(handlers) and (
+            at + 1 == len(heads) or inner[-1].end < heads[at + 1].start
+        ):
+            return toml.remove_tables(text, [inner[handler]])
+    raise ConfigRefused(
+        f"a hook of mcp-state for {event} is written in a way that cannot be edited",
+        "Nothing was written. Remove it there by hand, then run this again.",
+    )
 
 
 def _group(line: str) -> dict[str, Any]:

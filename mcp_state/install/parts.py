@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,9 +27,9 @@ Edit = Callable[[str], str]
 class Wish:
     """What is asked for.
 
-    `options` are those of `serve` that were given; what an entry has besides stays, and a new one
-    gets `defaults` too. `reading` and `writing` are the tools that shall run without being asked
-    for. `config` and `instructions` are files, if others than the usual ones are meant.
+    `options` are those of `serve` that were given; what an entry has besides stays, and what it
+    lacks of `defaults` is added. `reading` and `writing` are the tools that shall run without being
+    asked for. `config` and `instructions` are files, if others than the usual ones are meant.
     """
 
     client: Client
@@ -66,7 +66,8 @@ class Wish:
 class Part:
     """One thing in one file: how it gets there, and how it goes.
 
-    `containers` are the paths in JSON that may be empty when it is gone.
+    `containers` are the paths in JSON that may be empty when it is gone. A `shared` part serves
+    every server of ours in the client.
     """
 
     path: Path
@@ -76,6 +77,7 @@ class Part:
     containers: Sequence[tuple[str, ...]] = ()
     wanted: bool = True
     private: bool = True
+    shared: bool = False
 
 
 def parts(wish: Wish, text: Text) -> list[Part]:
@@ -95,9 +97,18 @@ def parts(wish: Wish, text: Text) -> list[Part]:
             pass
     for path in wish.instruction_files:
         wanted = path == wish.instructions
-        part = Part(path, "instructions", block.put, block.remove, wanted=wanted, private=False)
-        found.append(part)
+        part = Part(path, "instructions", block.put, block.remove, wanted=wanted, shared=True)
+        found.append(replace(part, private=False))
     return found
+
+
+def has_others(wish: Wish, text: str) -> bool:
+    """Whether the client has another server of ours, under another name."""
+    servers = (toml.read if wish.client.toml else jsonc.read)(text, (wish.client.servers,))
+    return isinstance(servers, dict) and any(
+        name != wish.name and isinstance(found, dict) and is_ours(cast(dict[str, Any], found))
+        for name, found in cast(dict[str, Any], servers).items()
+    )
 
 
 def hooks_switch(wish: Wish, text: Text) -> str:
@@ -133,11 +144,11 @@ def wanted_entry(wish: Wish, found: Mapping[str, Any] | None) -> dict[str, Any]:
     """The entry as it shall be; what a person changed in it stays."""
     args = _strings((found or {}).get("args"))
     served = args[args.index("serve") :] if "serve" in args else ["serve"]
-    for option, value in {**({} if found else wish.defaults), **wish.options}.items():
-        if option in served[:-1]:
-            served[served.index(option) + 1] = value
-        else:
+    for option, value in {**wish.defaults, **wish.options}.items():
+        if option not in served[:-1]:
             served += [option, value]
+        elif option in wish.options:
+            served[served.index(option) + 1] = value
     made = {"command": wish.program[0], "args": [*wish.program[1:], *served]}
     if found is not None:
         return made
@@ -193,7 +204,7 @@ def _codex_hooks(wish: Wish, text: Text) -> list[Part]:
     """
     home = codex_home(wish.place)
     config, own = home / "config.toml", home / "hooks.json"
-    if "CODEX_HOME" in wish.place.environment:
+    if wish.place.environment.get("CODEX_HOME"):
         home = home.resolve()
 
     def inside() -> Any:
@@ -205,20 +216,13 @@ def _codex_hooks(wish: Wish, text: Text) -> list[Part]:
     def key(path: Path) -> str:
         return os.fspath(home / path.name)
 
-    def trust(settings: str) -> str:
-        settings = hooks.trust(settings, key(config), inside())
-        return hooks.trust(settings, key(own), outside())
-
-    def distrust(settings: str) -> str:
-        settings = hooks.distrust(settings, key(config), inside())
-        return hooks.distrust(settings, key(own), outside())
+    def with_each(change: Callable[[str, str, Any], str]) -> Edit:
+        return lambda settings: change(change(settings, key(config), inside()), key(own), outside())
 
     def put_inside(settings: str) -> str:
-        return (
-            hooks.put_toml(settings, _hook_lines(wish, text))
-            if hooks.in_toml(settings)
-            else settings
-        )
+        if not hooks.in_toml(settings):
+            return settings
+        return hooks.put_toml(settings, _hook_lines(wish, text))
 
     def put_outside(settings: str) -> str:
         if hooks.in_toml(text(config)):
@@ -226,9 +230,16 @@ def _codex_hooks(wish: Wish, text: Text) -> list[Part]:
         return hooks.put(settings, _hook_lines(wish, text))
 
     return [
-        Part(config, "hooks", put_inside, hooks.remove_toml, wanted=wish.hooks),
-        Part(own, "hooks", put_outside, hooks.remove, _EVENTS, wanted=wish.hooks),
-        Part(config, "trust of the hooks", trust, distrust, wanted=wish.hooks),
+        Part(config, "hooks", put_inside, hooks.remove_toml, wanted=wish.hooks, shared=True),
+        Part(own, "hooks", put_outside, hooks.remove, _EVENTS, wanted=wish.hooks, shared=True),
+        Part(
+            config,
+            "trust of the hooks",
+            with_each(hooks.trust),
+            with_each(hooks.distrust),
+            wanted=wish.hooks,
+            shared=True,
+        ),
     ]
 
 
@@ -236,27 +247,30 @@ def _claude_settings(wish: Wish, text: Text) -> list[Part]:
     path, server = ("permissions", "allow"), f"mcp__{wish.name}"
     settings = claude_home(wish.place) / "settings.json"
 
-    def allow(text: str) -> str:
+    def allow(settings: str) -> str:
         for tool in (*wish.reading, *wish.writing):
-            allowed = set(_strings(jsonc.read(text, path)))
+            allowed = set(_strings(jsonc.read(settings, path)))
             if not {f"{server}__{tool}", server, f"{server}__*"} & allowed:
-                text = jsonc.append(text, path, f"{server}__{tool}")
-        return text
+                settings = jsonc.append(settings, path, f"{server}__{tool}")
+        return settings
 
-    def disallow(text: str) -> str:
-        allowed: Any = jsonc.read(text, path)
+    def disallow(settings: str) -> str:
+        found = entry(wish, text(wish.file))
+        if found is not None and not is_ours(found):
+            return settings  # they are about a server of somebody else
+        allowed: Any = jsonc.read(settings, path)
         rules = cast(list[Any], allowed) if isinstance(allowed, list) else []
         for at in reversed(range(len(rules))):
             if rules[at] == server or str(rules[at]).startswith(f"{server}__"):
-                text = jsonc.remove_item(text, path, at)
-        return text
+                settings = jsonc.remove_item(settings, path, at)
+        return settings
 
     def put_hooks(settings: str) -> str:
         return hooks.put(settings, _hook_lines(wish, text))
 
     return [
         Part(settings, "permissions", allow, disallow, (path,)),
-        Part(settings, "hooks", put_hooks, hooks.remove, _EVENTS, wanted=wish.hooks),
+        Part(settings, "hooks", put_hooks, hooks.remove, _EVENTS, wanted=wish.hooks, shared=True),
     ]
 
 
@@ -286,8 +300,5 @@ def _gemini_policy(wish: Wish) -> Part:
 
 def _strings(found: Any) -> list[str]:
     """The strings of what should be a list of them."""
-    return (
-        [one for one in cast(list[Any], found) if isinstance(one, str)]
-        if isinstance(found, list)
-        else []
-    )
+    items = cast(list[Any], found) if isinstance(found, list) else []
+    return [one for one in items if isinstance(one, str)]

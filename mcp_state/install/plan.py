@@ -10,7 +10,7 @@ from typing import Any
 
 from mcp_state.errors import ConfigRefused
 from mcp_state.install import jsonc, toml
-from mcp_state.install.parts import Part, Wish, entry, parts
+from mcp_state.install.parts import Part, Wish, entry, has_others, parts
 
 Read = Callable[[Path], str | None]
 
@@ -95,7 +95,10 @@ def uninstall(wish: Wish, read: Read, backups: Callable[[Path], Sequence[Path]])
         ConfigRefused: a file cannot be parsed.
     """
     files = _Files(wish, read)
+    stays = has_others(wish, files.text(wish.file))
     for part in reversed(parts(wish, files.text)):
+        if stays and part.shared:
+            continue
         was = _original(part, read, backups)
         files.edit(part, lambda text, part=part, was=was: _without(part, text, was))
         change = files.of(part.path)
@@ -129,7 +132,10 @@ def _parsed(wish: Wish, path: Path, text: str) -> None:
 def _original(part: Part, read: Read, backups: Callable[[Path], Sequence[Path]]) -> str | None:
     """The newest copy of a file that has nothing of this part; None if there was no file."""
     for path in backups(part.path):
-        text = read(path)
-        if text is not None and part.remove(text) == text:
-            return text
+        try:
+            text = read(path)
+            if text is not None and part.remove(text) == text:
+                return text
+        except (ConfigRefused, jsonc.Malformed, tomllib.TOMLDecodeError):
+            continue  # somebody edited the copy
     return None
