@@ -39,7 +39,7 @@ def on_terminal(
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     with subprocess.Popen(
         [sys.executable, "-c", CODE, script],
-        stdin=theirs,
+        stdin=subprocess.DEVNULL,
         stdout=theirs,
         stderr=theirs,
         env=_environment(env),

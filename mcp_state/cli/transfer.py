@@ -12,7 +12,9 @@ import click
 
 from mcp_state import render
 from mcp_state.calls import call
+from mcp_state.cli import complete
 from mcp_state.cli.common import ON_PROJECT, Options, opened, store_options
+from mcp_state.cli.groups import Documented
 from mcp_state.cli.output import print_note, print_result, progress, silence
 from mcp_state.errors import ProjectUnknown, StateError
 from mcp_state.models import Exported, Imported, Totals
@@ -22,9 +24,22 @@ _CHOOSE = "Pass --project NAME, or run it in a git repository."
 _ON_STORE_AS = ("db", "agent", "json")
 
 
-@click.command()
+@click.command(
+    cls=Documented,
+    epilog="""
+    mcp-state export acme.jsonl
+    mcp-state export - | jq -r .kind
+    mcp-state export --handoff h-7d2kq9xw4m3p work.jsonl
+    """,
+)
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
-@click.option("--handoff", default="", metavar="KEY", help="Note that this handoff goes with it.")
+@click.option(
+    "--handoff",
+    default="",
+    metavar="KEY",
+    help="Note that this handoff goes with it.",
+    shell_complete=complete.handoffs,
+)
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 @store_options(*ON_PROJECT)
 def export(options: Options, file: Path, handoff: str, overwrite: bool) -> None:
@@ -71,10 +86,21 @@ def _exported(exported: Exported) -> Iterator[str]:
         )
 
 
-@click.command("import")
+@click.command(
+    "import",
+    cls=Documented,
+    epilog="""
+    mcp-state import acme.jsonl
+    mcp-state import acme.jsonl --project acme-copy
+    """,
+)
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @click.option(
-    "--project", "into", default="", help="Where it goes. [default: the project of the file]"
+    "--project",
+    "into",
+    default="",
+    help="Where it goes. [default: the project of the file]",
+    shell_complete=complete.projects,
 )
 @click.option("--allow-secrets", is_flag=True, help="Store what looks like a credential.")
 @store_options(*_ON_STORE_AS)
