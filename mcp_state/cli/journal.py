@@ -28,7 +28,7 @@ from mcp_state.cli.common import (
     store_options,
 )
 from mcp_state.cli.groups import Fallback
-from mcp_state.cli.output import print_json, print_text
+from mcp_state.cli.output import print_json, print_note, print_text
 from mcp_state.errors import BadArgument, ProjectUnknown
 from mcp_state.models import JournalEntry
 
@@ -120,11 +120,17 @@ async def _following(options: Options, which: _Filter, limit: int, since: int | 
             page = await state.journal.tail(limit=limit, **which)
             _print(page.entries, state, options.as_json)
             since = state.totals.event
+        looked = state.database.clock.now()
         while not _reader_left():
-            page = await state.journal.tail(since=since, limit=_PAGE, **which)
-            _print(page.entries, state, options.as_json)
-            if len(page.entries) == _PAGE:
-                since = page.entries[-1].seq
+            before, looked = looked, state.database.clock.now()
+            entries = (await state.journal.tail(since=since, limit=_PAGE, **which)).entries
+            if (event := state.totals.event) < since:
+                print_note(f"the store was put back to an earlier state, now at event {event}")
+                newest = await state.journal.tail(limit=_PAGE, **which)
+                entries = [entry for entry in newest.entries if entry.at >= before]
+            _print(entries, state, options.as_json)
+            if len(entries) == _PAGE:
+                since = entries[-1].seq
             else:
                 since = state.totals.event
                 await asyncio.sleep(_PAUSE)

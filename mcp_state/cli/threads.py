@@ -8,6 +8,7 @@ from typing import Any, cast
 import click
 
 from mcp_state import render
+from mcp_state.calls import argument
 from mcp_state.cli import complete
 from mcp_state.cli.common import (
     COUNT,
@@ -169,8 +170,9 @@ def set_(
     for option, value in given.items():
         if value == "":
             raise BadArgument(
-                f"--{option.replace('_', '-')} is empty",
-                f"Leave it out to keep what is there, or empty it with --clear {option}.",
+                f"{argument(option)} is empty",
+                "Leave it out to keep what is there, or empty it with "
+                f"{argument('clear', option.replace('_', '-'))}.",
             )
     given |= {
         "depends_on": depends_on or None,
