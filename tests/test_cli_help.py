@@ -106,6 +106,8 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     key = re.search(r"h-\w+", offered.stdout)
     assert key is not None
     assert invoke("facts", "record", "schema", "Two tables").exit_code == 0
+    assert invoke("journal", "append", "aside", "--project", "notes").exit_code == 0
+    assert invoke("thread", "release", "import", "--force").exit_code == 0
     assert invoke("backup", str(directory / "copy.db")).exit_code == 0
     return directory / "copy.db", key[0]
 
@@ -220,7 +222,7 @@ def test_bash_completes_commands_options_values_and_names(walked: tuple[Path, st
     assert completed("mcp-state facts show pr", walked) == ["pr-830"]
     assert completed("mcp-state facts record x --because fri", walked) == ["friday"]
     assert completed("mcp-state handoff accept ", walked) == [walked[1]]
-    assert completed("mcp-state history run:", walked) == ["run:reindex", "run:flaky"]
+    assert completed("mcp-state history run:", walked) == ["run:flaky", "run:reindex"]
     assert completed("mcp-state threads --project a", walked) == ["acme", "another"]
 
 

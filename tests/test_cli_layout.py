@@ -103,9 +103,9 @@ def test_a_line_that_is_broken_goes_on_below_its_own_beginning(
         "    watching · 0 blocked · 0 done · 0",
         "    dropped)",
         "import [active]  Fix the import",
-        "    next: one two one two one two",
-        "        one two one two one two one two",
-        "        one two one two",
+        "    next: one two one two one two one",
+        "        two one two one two one two one",
+        "        two one two",
         "[acme (from --project) · 1 thread ·",
         "    event 2]",
     ]

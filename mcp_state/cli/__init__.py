@@ -106,6 +106,8 @@ class _Main(Suggesting):
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run, and say in one line what went wrong: exit 1 refused, 2 wrong arguments."""
+        # What the store logs is for servers: here each failure is said once, as an error.
+        logging.getLogger("mcp_state").addHandler(logging.NullHandler())
         with spoken("shell"):
             raise SystemExit(self._exit_code(*args, **extra))
 
@@ -167,7 +169,5 @@ def main(ctx: click.Context) -> None:
     Each command finds its project as the server does: by --project, else by the git repository of
     the directory it is run in. `mcp-state COMMAND --help` says all about a command.
     """
-    # What the store logs is for servers: here each failure is said once, as an error.
-    logging.getLogger("mcp_state").addHandler(logging.NullHandler())
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

@@ -81,7 +81,7 @@ def show(options: Options, fact: str) -> None:
     epilog="""
     mcp-state facts record pr-9 "PR 9 is open" --check "gh pr view 9"
     mcp-state facts record schema "Two tables" --check file:schema.sql
-    mcp-state facts record monday "It ships" --because contract --because schema
+    mcp-state facts record monday "It ships" --because contract --because old
     """,
 )
 @click.argument("fact", shell_complete=complete.facts)

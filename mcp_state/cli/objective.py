@@ -34,7 +34,7 @@ class _NotSet:
     fallback="show",
     epilog="""
     mcp-state objective
-    mcp-state objective set "Ship import v2" --intent "Customers can leave"
+    mcp-state objective set "Ship v3" --expected-version 2 --reason "it moved"
     """,
 )
 def objective() -> None:

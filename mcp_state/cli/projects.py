@@ -62,7 +62,7 @@ def rename(options: Options, old: str, new: str) -> None:
 
 @projects.command(
     epilog="""
-    mcp-state projects merge side acme
+    mcp-state projects merge notes acme
     """,
 )
 @click.argument("source", metavar="FROM", shell_complete=complete.projects)

@@ -143,9 +143,14 @@ class _Lines:
         else:
             begin, rest = Text(" " * min(indent, width // 2)), line[indent:]
             hang = min(indent + 4, width // 2)
-        for number, part in enumerate(rest.wrap(console, width - hang, overflow="fold")):
+        first = rest.wrap(console, width - begin.cell_len, overflow="fold")[0]
+        left = rest[len(first) :]
+        left = left[len(left.plain) - len(left.plain.lstrip(" ")) :]
+        first.rstrip()
+        yield begin + first
+        for part in left.wrap(console, width - hang, overflow="fold"):
             part.rstrip()
-            yield Text(" " * hang) + part if number else begin + part
+            yield Text(" " * hang) + part
 
 
 def _drawn(result: Any, text: str, now: datetime) -> RenderableType | None:
