@@ -148,7 +148,7 @@ class _Lines:
         left = left[len(left.plain) - len(left.plain.lstrip(" ")) :]
         first.rstrip()
         yield begin + first
-        for part in left.wrap(console, width - hang, overflow="fold"):
+        for part in left.wrap(console, width - hang, overflow="fold") if left else ():
             part.rstrip()
             yield Text(" " * hang) + part
 
@@ -266,7 +266,10 @@ def _events(events: Sequence[Event], now: datetime) -> Table:
     table = _table("event", "who", "what", "change", "when")
     for event in events:
         what = f"{event.kind} {render.shown_name(event)}"
-        cells = (event.actor.agent, what, event.summary, ago(event.at, now))
+        change = event.summary
+        if event.operation == "refused" and event.row and event.row.get("fact"):
+            change += f": {event.row['fact']}"
+        cells = (event.actor.agent, what, change, ago(event.at, now))
         table.add_row(str(event.seq), *(safe(render.one_line(cell)) for cell in cells))
     return table
 
