@@ -7,7 +7,7 @@ the wording to this module. The tools' words are the default; `spoken` chooses f
 from __future__ import annotations
 
 import shlex
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -121,6 +121,14 @@ def argument(name: str, value: Value | None = None, *, of: str = "") -> str:
     if value is not None:
         return either(_assigned(name, value), " ".join(_with_option(command, name, value)))
     return either(name, name.upper() if name in command.takes else command.option(name))
+
+
+def meant(given: str, known: Iterable[str]) -> str:
+    """The question to somebody who typed a word that is almost one of these."""
+    import difflib
+
+    near = difflib.get_close_matches(given.strip().lower(), list(known), 1)
+    return either("", f"Did you mean {near[0]}? ") if near else ""
 
 
 def quoted(text: str) -> str:

@@ -24,7 +24,7 @@ for words in commands:
         code = end.code
     sys.stdout.flush()
     sys.stderr.flush()
-    print(f"\\x1e{code or 0}\\x1e", flush=True)
+    print(f"\\x1e{code or 0}\\x1e", end="", flush=True)
 """
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -39,7 +39,7 @@ def on_terminal(
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     with subprocess.Popen(
         [sys.executable, "-c", CODE, script],
-        stdin=theirs,
+        stdin=subprocess.DEVNULL,
         stdout=theirs,
         stderr=theirs,
         env=_environment(env),

@@ -1,4 +1,4 @@
-"""What to do next is said in the words of where it is read: tools to models, else commands."""
+"""What to do next, in the words of where it is read: of tools to models, else of commands."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_every_command_answers_in_json_if_asked_to() -> None:
         and not any("--json" in parameter.opts for parameter in command.params)
     }
 
-    assert without == {"serve", "hook", "demo"}
+    assert without == {"serve", "hook", "demo", "completion"}
 
 
 def test_every_command_is_listed_in_the_readme() -> None:
@@ -127,7 +127,8 @@ def test_the_bare_command_shows_what_there_is(ok: Ok) -> None:
 
 def test_an_unknown_command_is_answered_with_the_nearest_one(refused: Refused) -> None:
     assert refused("thraeds", code=2).startswith(
-        "bad_argument: mcp-state has no command 'thraeds'. Did you mean threads or thread? It has "
+        "bad_argument: mcp-state has no command 'thraeds'. Did you mean `mcp-state threads` or "
+        "`mcp-state thread`? "
     )
     assert refused("journal", "tial", code=2) == (
         "bad_argument: mcp-state journal has no command 'tial'. Did you mean tail? "
@@ -251,7 +252,7 @@ def test_a_field_is_emptied_by_name_not_by_an_empty_text(ok: Ok, refused: Refuse
 
     assert refused("thread", "set", "fix", "--next-action", "", code=2) == (
         "bad_argument: --next-action is empty. "
-        "Leave it out to keep what is there, or empty it with --clear next_action."
+        "Leave it out to keep what is there, or empty it with --clear next-action."
     )
     ok("thread", "set", "fix", "--clear", "next-action")
 

@@ -233,6 +233,25 @@ def test_following_reads_forward_from_an_entry_through_many(run: Run, start: Sta
     assert [child.line() for _ in range(4)][1::2] == ["    entry 2", "    entry 3"]
 
 
+def test_following_goes_on_in_a_backup_that_was_put_in_place(
+    run: Run, start: Start, tmp_path: Path
+) -> None:
+    run("journal", "append", "one")
+    run("backup", str(tmp_path / "backup"))
+    for text in ("two", "three"):
+        run("journal", "append", text)
+    child = start("journal", "-f", "--json")
+    assert [json.loads(child.line())["text"] for _ in range(3)] == ["one", "two", "three"]
+
+    run("restore", str(tmp_path / "backup"))
+    run("journal", "append", "four")
+    entry = json.loads(child.line())
+
+    assert (entry["seq"], entry["text"]) == (2, "four")
+    child.process.send_signal(signal.SIGINT)
+    assert child.end()[0] == 0
+
+
 def test_bytes_that_are_no_text_crash_nothing(run: Run) -> None:
     bad = b"a\xffb"
 

@@ -18,6 +18,7 @@ from mcp_state.cli import main
 ELSEWHERE: dict[str, str] = {
     "serve": "speaks the protocol on its standard output",
     "demo": "is walked in test_demo.py",
+    "completion": "prints a script, which test_cli_help.py tries in a shell",
 }
 """Commands that cannot be walked here, and why."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import keyword
 import logging
+import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ import click
 
 import mcp_state
 from mcp_state.calls import spoken
-from mcp_state.cli.groups import Suggesting
+from mcp_state.cli.groups import Suggesting, write_examples
 from mcp_state.cli.output import complain, silence
 from mcp_state.errors import BadArgument, StateError
 from mcp_state.store.refusals import refused
@@ -48,7 +49,10 @@ _COMMANDS: Mapping[str, str] = {
     "restore": "upkeep",
     "purge": "purge",
     "demo": "demo",
+    "completion": "completion",
 }
+WIDEST_HELP = 78
+"""Columns."""
 REFUSED = 1
 USAGE = 2
 INTERRUPTED = 130
@@ -69,6 +73,34 @@ class _Main(Suggesting):
         module = importlib.import_module(f"mcp_state.cli.{_COMMANDS[cmd_name]}")
         return getattr(module, f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name)
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """The context of a call, with how wide its help may be."""
+        columns = min(shutil.get_terminal_size().columns, WIDEST_HELP)
+        return super().make_context(*args, **extra, terminal_width=columns)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first word names; `help threads` is `threads --help`."""
+        if args[0] == "help" and not ctx.resilient_parsing:
+            args = [*args[1:], "--help"]
+            if args == ["--help"]:
+                self.parse_args(ctx, args)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands by what one wants to do."""
+        from mcp_state.cli import manual
+
+        manual.write_commands(ctx, self, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Say what holds for all commands."""
+        from mcp_state.cli import manual
+
+        write_examples(manual.EXAMPLES, formatter)
+        manual.write_notes(formatter)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; that nobody reads its output any more is no failure."""
         try:
@@ -79,6 +111,8 @@ class _Main(Suggesting):
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run, and say in one line what went wrong: exit 1 refused, 2 wrong arguments."""
+        # What the store logs is for servers: here each failure is said once, as an error.
+        logging.getLogger("mcp_state").addHandler(logging.NullHandler())
         with spoken("shell"):
             raise SystemExit(self._exit_code(*args, **extra))
 
@@ -108,12 +142,14 @@ def _as_ours(problem: click.UsageError) -> BadArgument:
         return BadArgument(fact)
     ctx, hint = problem.ctx, ""
     if isinstance(problem, click.NoSuchOption):
-        if problem.possibilities:
-            hint = f"Did you mean {' or '.join(problem.possibilities)}? "
-        elif ctx.parent is None:
+        if ctx.parent is None:
             hint = "Options stand after the command. "
+        elif problem.possibilities:
+            hint = f"Did you mean {' or '.join(problem.possibilities)}? "
         elif any(isinstance(p, click.Argument) for p in ctx.command.params):
             hint = "A text that begins with - stands after --. "
+    elif ctx.command.name == "threads" and "extra argument" in fact:
+        hint = "`mcp-state thread NAME` shows one. "
     elif isinstance(problem, click.BadParameter):
         fact = problem.format_message().rstrip(".")
     fact = f"{fact[:1].lower()}{fact[1:]}"
@@ -131,10 +167,12 @@ def _as_ours(problem: click.UsageError) -> BadArgument:
 def main(ctx: click.Context) -> None:
     """Durable task state for coding agents.
 
-    The first command of every wake-up is `orient`. Each command finds its project as the server
-    does: by --project, else by the git repository of the directory it is run in.
+    What has to survive when a context is compacted, a process dies or another agent takes over:
+    what is open and who it waits for, what is known and how to check it, what was tried, and what
+    happened. The first command of every wake-up is orient.
+
+    Each command finds its project as the server does: by --project, else by the git repository of
+    the directory it is run in. `mcp-state COMMAND --help` says all about a command.
     """
-    # What the store logs is for servers: here each failure is said once, as an error.
-    logging.getLogger("mcp_state").addHandler(logging.NullHandler())
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

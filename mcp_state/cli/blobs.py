@@ -28,12 +28,24 @@ from mcp_state.store.blobs import KEEP_THE_FILE, PAGE
 from mcp_state.store.text import clean
 
 
-@click.group(cls=Fallback, fallback="get")
+@click.group(
+    cls=Fallback,
+    fallback="get",
+    epilog="""
+    make test 2>&1 | mcp-state blob put - --summary 'tests of today'
+    mcp-state blob b-51a958f0
+    """,
+)
 def blob() -> None:
     """Keep a large text aside, or read one; `blob KEY` reads it."""
 
 
-@blob.command()
+@blob.command(
+    epilog="""
+    mcp-state blob b-51a958f0 | less
+    mcp-state blob get b-51a958f0 --offset 100 --limit 50
+    """,
+)
 @click.argument("key")
 @click.option("--offset", type=NUMBER, help="Show a page that begins at this character, from 0.")
 @click.option("--limit", type=COUNT, help=f"Show a page of so many characters. [default: {PAGE}]")
@@ -66,7 +78,12 @@ async def _whole(options: Options, key: str) -> tuple[BlobPage, Totals]:
         return await state.blobs.whole(key), state.totals
 
 
-@blob.command()
+@blob.command(
+    epilog="""
+    mcp-state blob put build.log --ttl 3d
+    make test 2>&1 | mcp-state blob put - --summary 'tests of today'
+    """,
+)
 @click.argument("file", type=click.File("rb"))
 @click.option("--summary", default="", help="What it is; without it, its first line.")
 @click.option("--ttl", default="", help="Let it expire after 90s, 20m, 4h or 3d.")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from mcp_state import render
+from mcp_state.cli import complete
 from mcp_state.cli.output import print_note, print_result, unread
 from mcp_state.errors import BadArgument, OverLimit
 from mcp_state.models import Actor, Totals
@@ -30,8 +31,30 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Command = Callable[..., None]
 
-NUMBER = click.IntRange(0, 1 << 53)
-COUNT = click.IntRange(1, 1_000_000)
+
+class Number(click.ParamType[int]):
+    """A whole number within a range, which only an error tells."""
+
+    name = "number"
+
+    def __init__(self, least: int, most: int) -> None:
+        self._least, self._most = least, most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number.
+
+        Raises:
+            click.BadParameter: it is none, or out of range.
+        """
+        if isinstance(value, int):
+            return value
+        if re.fullmatch(r"[0-9]{1,17}", value) and self._least <= int(value) <= self._most:
+            return int(value)
+        self.fail(f"{value!r} is no number from {self._least} to {self._most:,}", param, ctx)
+
+
+NUMBER = Number(0, 1 << 53)
+COUNT = Number(1, 1_000_000)
 
 ON_STORE = ("db", "json")
 ON_PROJECT = ("db", "project", "agent", "json")
@@ -39,7 +62,10 @@ ON_HOOK = ("db", "project", "agent")
 _OPTIONS: Mapping[str, Callable[[Command], Command]] = {
     "db": click.option("--db", default="", help="Path of the store, absolute. [env: MCP_STATE_DB]"),
     "project": click.option(
-        "--project", default="", help="Name or directory. [env: MCP_STATE_PROJECT]"
+        "--project",
+        default="",
+        help="Name or directory. [env: MCP_STATE_PROJECT]",
+        shell_complete=complete.projects,
     ),
     "agent": click.option("--agent", default="", help="Name to act as. [env: MCP_STATE_AGENT]"),
     "json": click.option("--json", "as_json", is_flag=True, help="Answer in JSON, for programs."),
@@ -98,7 +124,9 @@ def run_option(help: str) -> Callable[[Command], Command]:
             raise BadArgument("--run is empty", "Name a run, or leave it out.")
         return run or ""
 
-    return click.option("--run", metavar="RUN", help=help, callback=named)
+    return click.option(
+        "--run", metavar="RUN", help=help, callback=named, shell_complete=complete.runs
+    )
 
 
 def _cleaned(value: Any) -> tuple[Any, int]:
@@ -208,7 +236,9 @@ async def known_projects(state: State) -> list[str]:
 
 
 @asynccontextmanager
-async def opened(options: Options, *, named: str = "") -> AsyncGenerator[State]:
+async def opened(
+    options: Options, *, named: str = "", read_only: bool = False
+) -> AsyncGenerator[State]:
     """The state of the project that the command is for."""
     from mcp_state.api import State
 
@@ -217,6 +247,7 @@ async def opened(options: Options, *, named: str = "") -> AsyncGenerator[State]:
     database = Database(
         settings.db,
         limits=settings.limits,
+        read_only=read_only,
         allow_secrets=settings.allow_secrets,
     )
     try:

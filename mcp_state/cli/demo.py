@@ -30,6 +30,7 @@ from mcp_state.cli.demo_stage import (
     title,
     verdict,
 )
+from mcp_state.cli.groups import Documented
 
 _AGENT = "mcp_state.cli.demo_agent"
 _FILES = 12
@@ -50,7 +51,13 @@ sys.exit(good != len(files))
 """
 
 
-@click.command()
+@click.command(
+    cls=Documented,
+    epilog="""
+    mcp-state demo
+    mcp-state demo --long --seed 7
+    """,
+)
 @click.option("--long", "is_long", is_flag=True, help="300 files in one run, killed ten times.")
 @click.option(
     "--truth", is_flag=True, help="What was believed in the evening is checked in the morning."

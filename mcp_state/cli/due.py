@@ -11,6 +11,7 @@ import click
 
 from mcp_state import render
 from mcp_state.cli.common import COUNT, ON_PROJECT, Options, known_projects, opened, store_options
+from mcp_state.cli.groups import Documented
 from mcp_state.cli.output import print_result, unread
 from mcp_state.errors import NotFound, ProjectUnknown
 from mcp_state.models import Status, Thread, ThreadPage, Totals
@@ -35,7 +36,13 @@ class Due:
     next: Thread | None = None
 
 
-@click.command()
+@click.command(
+    cls=Documented,
+    epilog="""
+    mcp-state due && wake-an-agent
+    mcp-state due --json | jq .total
+    """,
+)
 @click.option("-n", "--limit", type=COUNT, default=20, show_default=True, help="At most so many.")
 @store_options(*ON_PROJECT)
 @click.pass_context

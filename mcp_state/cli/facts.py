@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from mcp_state import render, render_facts
+from mcp_state.cli import complete
 from mcp_state.cli.common import (
     COUNT,
     NUMBER,
@@ -16,17 +17,34 @@ from mcp_state.cli.common import (
 )
 from mcp_state.cli.groups import Fallback
 from mcp_state.errors import BadArgument
+from mcp_state.models import Trust
 from mcp_state.store.facts import parse_trust
 
 
-@click.group(cls=Fallback, fallback="list")
+@click.group(
+    cls=Fallback,
+    fallback="list",
+    epilog="""
+    mcp-state facts
+    mcp-state facts show friday
+    mcp-state facts record pr-9 "PR 9 is open" --check "gh pr view 9"
+    """,
+)
 def facts() -> None:
     """Look into what is believed, or record and verify it; `facts` lists it."""
 
 
-@facts.command("list")
+@facts.command(
+    "list",
+    epilog="""
+    mcp-state facts --due
+    mcp-state facts --trust refuted
+    """,
+)
 @click.option(
-    "--trust", help="Only trusted, provisional, stale, refuted or archival ones; trusted: not due."
+    "--trust",
+    help="Only trusted, provisional, stale, refuted or archival ones; trusted: not due.",
+    shell_complete=complete.words(*Trust),
 )
 @click.option("--due", is_flag=True, help="Only those that it is time to check.")
 @click.option("-n", "--limit", type=COUNT, default=20, show_default=True, help="At most so many.")
@@ -43,8 +61,12 @@ def list_(options: Options, trust: str | None, due: bool, limit: int, cursor: st
     )
 
 
-@facts.command()
-@click.argument("fact")
+@facts.command(
+    epilog="""
+    mcp-state facts show friday
+    """,
+)
+@click.argument("fact", shell_complete=complete.facts)
 @store_options(*ON_PROJECT)
 def show(options: Options, fact: str) -> None:
     """Show why a fact is believed, and what would fall with it."""
@@ -55,8 +77,14 @@ def show(options: Options, fact: str) -> None:
     )
 
 
-@facts.command()
-@click.argument("fact")
+@facts.command(
+    epilog="""
+    mcp-state facts record pr-9 "PR 9 is open" --check "gh pr view 9"
+    mcp-state facts record schema "Two tables" --check file:schema.sql
+    mcp-state facts record monday "It ships" --because contract --because old
+    """,
+)
+@click.argument("fact", shell_complete=complete.facts)
 @click.argument("statement", type=TextOrStdin(), required=False, default="")
 @click.option("--check", default="", help="How to see whether it holds: command, file:PATH, link.")
 @click.option("--source", default="", help="Where it was learned.")
@@ -64,6 +92,7 @@ def show(options: Options, fact: str) -> None:
     "--because",
     multiple=True,
     metavar="FACT",
+    shell_complete=complete.facts,
     help="Needed for it, with the others given here. Repeatable; together they are one reason.",
 )
 @click.option("--recheck-after", default="", help="When to check again: 4h, 3d. [default: 24h]")
@@ -104,8 +133,13 @@ def record(
     )
 
 
-@facts.command()
-@click.argument("fact")
+@facts.command(
+    epilog="""
+    gh pr view 830 | mcp-state facts verify pr-830 --holds --evidence -
+    mcp-state facts verify contract --fails --evidence "it has four fields"
+    """,
+)
+@click.argument("fact", shell_complete=complete.facts)
 @click.option("--holds/--fails", default=None, help="What its check said; one is needed.")
 @click.option(
     "--evidence",

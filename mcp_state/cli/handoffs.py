@@ -9,6 +9,7 @@ import click
 
 from mcp_state import render, render_handoffs
 from mcp_state.api import State
+from mcp_state.cli import complete
 from mcp_state.cli.common import ON_PROJECT, Options, Seen, TextOrStdin, answer, store_options
 from mcp_state.cli.groups import Suggesting
 from mcp_state.models import Handoff, HandoffTaken, Thread
@@ -24,12 +25,21 @@ class _Accepted:
     packet: str
 
 
-@click.group(cls=Suggesting)
+@click.group(
+    cls=Suggesting,
+    epilog="""
+    mcp-state handoff create 'The importer is half done' --to ben
+    """,
+)
 def handoff() -> None:
     """Offer the work of the project to another agent, or take over what was offered."""
 
 
-@handoff.command()
+@handoff.command(
+    epilog="""
+    mcp-state handoff create 'The importer is half done' --to ben
+    """,
+)
 @click.argument("note", type=TextOrStdin())
 @click.option("--to", default="", metavar="NAME", help="The agent that is meant.")
 @store_options(*ON_PROJECT)
@@ -46,8 +56,12 @@ def create(options: Options, note: str, to: str) -> None:
     )
 
 
-@handoff.command()
-@click.argument("key")
+@handoff.command(
+    epilog="""
+    mcp-state handoff accept h-7d2kq9xw4m3p
+    """,
+)
+@click.argument("key", shell_complete=complete.handoffs)
 @store_options(*ON_PROJECT)
 def accept(options: Options, key: str) -> None:
     """Take over what was offered under a key; only the first one gets it.

@@ -15,7 +15,9 @@ import click
 
 from mcp_state import render
 from mcp_state.calls import call
+from mcp_state.cli import complete
 from mcp_state.cli.common import Options, opened, store_options
+from mcp_state.cli.groups import Documented
 from mcp_state.cli.output import print_note, print_result, progress
 from mcp_state.errors import BadArgument
 from mcp_state.foreign import recognising
@@ -29,7 +31,15 @@ _LISTED = 20
 _KINDS = {"thread": "threads", "block": "memory blocks", "entry": "journal entries"}
 
 
-@click.command("import")
+@click.command(
+    "import",
+    cls=Documented,
+    epilog="""
+    mcp-state import acme.jsonl
+    mcp-state import acme.jsonl --project acme-copy
+    mcp-state import ~/notes --from notes --dry-run
+    """,
+)
 @click.argument("path", type=click.Path(path_type=Path, allow_dash=True))
 @click.option(
     "--from",
@@ -43,6 +53,7 @@ _KINDS = {"thread": "threads", "block": "memory blocks", "entry": "journal entri
     "into",
     default="",
     help="Where it goes. [default: the project of an export; else that of the directory]",
+    shell_complete=complete.projects,
 )
 @click.option("--allow-secrets", is_flag=True, help="Store what looks like a credential.")
 @store_options(*_ON_STORE_AS)

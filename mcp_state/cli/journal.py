@@ -14,6 +14,7 @@ import click
 
 from mcp_state import render
 from mcp_state.api import State
+from mcp_state.cli import complete
 from mcp_state.cli.common import (
     COUNT,
     NUMBER,
@@ -27,12 +28,13 @@ from mcp_state.cli.common import (
     store_options,
 )
 from mcp_state.cli.groups import Fallback
-from mcp_state.cli.output import print_json, print_text
+from mcp_state.cli.output import print_json, print_note, print_text
 from mcp_state.errors import BadArgument, ProjectUnknown
 from mcp_state.models import JournalEntry
 
 _PAUSE = 0.2
 _PAGE = 100
+_kinds = complete.words("note", "decision", "dead_end")
 
 
 class _Filter(TypedDict):
@@ -42,17 +44,33 @@ class _Filter(TypedDict):
     actor: str
 
 
-@click.group(cls=Fallback, fallback="tail")
+@click.group(
+    cls=Fallback,
+    fallback="tail",
+    epilog="""
+    mcp-state journal
+    mcp-state journal append "keep the old parser" --kind decision
+    mcp-state journal tail -f
+    """,
+)
 def journal() -> None:
     """Read the journal or write to it; `journal` reads it."""
 
 
-@journal.command()
+@journal.command(
+    epilog="""
+    mcp-state journal tail -n 20
+    mcp-state journal tail --kind dead_end --thread import
+    mcp-state journal tail -f --json | jq --unbuffered -r .text
+    """,
+)
 @click.option("-n", "--limit", type=COUNT, default=10, show_default=True, help="At most so many.")
 @click.option("-f", "--follow", is_flag=True, help="Go on printing new entries as they come.")
-@click.option("--thread", default="", help="Only entries about this thread.")
+@click.option(
+    "--thread", default="", help="Only entries about this thread.", shell_complete=complete.threads
+)
 @run_option("Only entries of this run.")
-@click.option("--kind", default="", help="Only entries of this kind.")
+@click.option("--kind", default="", help="Only entries of this kind.", shell_complete=_kinds)
 @click.option("--actor", default="", help="Only entries of this agent.")
 @click.option("--before", type=NUMBER, help="Entry number; pages back.")
 @click.option("--since", type=NUMBER, help="Entry number; reads forward.")
@@ -102,11 +120,17 @@ async def _following(options: Options, which: _Filter, limit: int, since: int | 
             page = await state.journal.tail(limit=limit, **which)
             _print(page.entries, state, options.as_json)
             since = state.totals.event
+        looked = state.database.clock.now()
         while not _reader_left():
-            page = await state.journal.tail(since=since, limit=_PAGE, **which)
-            _print(page.entries, state, options.as_json)
-            if len(page.entries) == _PAGE:
-                since = page.entries[-1].seq
+            before, looked = looked, state.database.clock.now()
+            entries = (await state.journal.tail(since=since, limit=_PAGE, **which)).entries
+            if (event := state.totals.event) < since:
+                print_note(f"the store was put back to an earlier state, now at event {event}")
+                newest = await state.journal.tail(limit=_PAGE, **which)
+                entries = [entry for entry in newest.entries if entry.at >= before]
+            _print(entries, state, options.as_json)
+            if len(entries) == _PAGE:
+                since = entries[-1].seq
             else:
                 since = state.totals.event
                 await asyncio.sleep(_PAUSE)
@@ -130,10 +154,19 @@ def _reader_left() -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
-@journal.command()
+@journal.command(
+    epilog="""
+    mcp-state journal append "keep the old parser" --kind decision
+    git log -1 | mcp-state journal append - --thread import
+    """,
+)
 @click.argument("text", type=TextOrStdin())
-@click.option("--kind", default="", help="What it is: note, decision, dead_end.")
-@click.option("--thread", default="", help="The thread that it is about.")
+@click.option(
+    "--kind", default="", help="What it is: note, decision, dead_end.", shell_complete=_kinds
+)
+@click.option(
+    "--thread", default="", help="The thread that it is about.", shell_complete=complete.threads
+)
 @run_option("The run that it belongs to. [default: the open one that this session works on]")
 @click.option("--idempotency-key", default="", help="The same key writes the entry once.")
 @store_options(*ON_PROJECT)

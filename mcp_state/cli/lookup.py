@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from mcp_state import render
+from mcp_state.cli import complete
 from mcp_state.cli.common import (
     COUNT,
     NUMBER,
@@ -14,11 +15,24 @@ from mcp_state.cli.common import (
     run_option,
     store_options,
 )
+from mcp_state.cli.groups import Documented
+from mcp_state.store.documents import KINDS
 
 
-@click.command()
+@click.command(
+    cls=Documented,
+    epilog="""
+    mcp-state search parser
+    mcp-state search old parser --kind journal --kind fact
+    """,
+)
 @click.argument("query", nargs=-1, required=True)
-@click.option("--kind", multiple=True, help="memory, thread, journal, run, blob, fact. Repeatable.")
+@click.option(
+    "--kind",
+    multiple=True,
+    help="memory, thread, journal, run, blob, fact. Repeatable.",
+    shell_complete=complete.words(*KINDS),
+)
 @run_option("Only what belongs to this run.")
 @click.option("--limit", type=COUNT, default=10, show_default=True, help="At most so many.")
 @click.option("--cursor", default="", help="Go on where the page before ended.")
@@ -43,8 +57,15 @@ def search(
     )
 
 
-@click.command()
-@click.argument("subject", required=False, default="")
+@click.command(
+    cls=Documented,
+    epilog="""
+    mcp-state history thread:import
+    mcp-state history objective
+    mcp-state history --since 40 --limit 100
+    """,
+)
+@click.argument("subject", required=False, default="", shell_complete=complete.subjects)
 @click.option("--since", type=NUMBER, help="Event number; reads forward from there.")
 @click.option("--limit", type=COUNT, default=20, show_default=True, help="At most so many.")
 @store_options(*ON_PROJECT)

@@ -6,6 +6,7 @@ import click
 
 from mcp_state import render
 from mcp_state.api import State
+from mcp_state.cli import complete
 from mcp_state.cli.common import (
     COUNT,
     NUMBER,
@@ -28,13 +29,27 @@ _expected = click.option(
 )
 
 
-@click.group(cls=Fallback, fallback="get")
+@click.group(
+    cls=Fallback,
+    fallback="get",
+    epilog="""
+    mcp-state memory
+    mcp-state memory plan
+    mcp-state memory set plan "1. read both formats"
+    """,
+)
 def memory() -> None:
     """Read or change working memory; `memory [KEY]` reads it."""
 
 
-@memory.command()
-@click.argument("key", required=False)
+@memory.command(
+    epilog="""
+    mcp-state memory plan
+    mcp-state memory plan --version 1
+    mcp-state memory --run reindex
+    """,
+)
+@click.argument("key", required=False, shell_complete=complete.blocks)
 @click.option("--version", type=NUMBER, help="An earlier version of the block.")
 @_run
 @store_options(*ON_PROJECT)
@@ -63,8 +78,15 @@ def _saved(block: MemoryBlock, seen: Seen) -> str:
     return render.memory_saved(block, seen.now)
 
 
-@memory.command("set")
-@click.argument("key")
+@memory.command(
+    "set",
+    epilog="""
+    mcp-state memory set plan "1. read both formats"
+    mcp-state memory set plan - < plan.md
+    mcp-state memory set branch import-v2 --ttl 3d
+    """,
+)
+@click.argument("key", shell_complete=complete.blocks)
 @click.argument("value", type=TextOrStdin())
 @_expected
 @click.option("--ttl", default="", help="Let it expire after 90s, 20m, 4h or 3d.")
@@ -87,8 +109,12 @@ def set_(
     )
 
 
-@memory.command()
-@click.argument("key")
+@memory.command(
+    epilog="""
+    mcp-state memory append plan " and the docs"
+    """,
+)
+@click.argument("key", shell_complete=complete.blocks)
 @click.argument("text", type=TextOrStdin())
 @_expected
 @click.option("--idempotency-key", default="", help="The same key adds the text once.")
@@ -116,8 +142,12 @@ def append(
     )
 
 
-@memory.command()
-@click.argument("key")
+@memory.command(
+    epilog="""
+    mcp-state memory delete plan
+    """,
+)
+@click.argument("key", shell_complete=complete.blocks)
 @_expected
 @_run
 @store_options(*ON_PROJECT)
@@ -131,8 +161,12 @@ def delete(options: Options, key: str, expected_version: int | None, run: str) -
     )
 
 
-@memory.command()
-@click.argument("key")
+@memory.command(
+    epilog="""
+    mcp-state memory restore plan 1
+    """,
+)
+@click.argument("key", shell_complete=complete.blocks)
 @click.argument("version", type=COUNT)
 @_run
 @store_options(*ON_PROJECT)
@@ -141,8 +175,12 @@ def restore(options: Options, key: str, version: int, run: str) -> None:
     answer(options, lambda state: state.memory.restore(key, version, run=run), _saved, writes=True)
 
 
-@memory.command()
-@click.argument("key")
+@memory.command(
+    epilog="""
+    mcp-state memory lock plan --reason "agreed with the customer"
+    """,
+)
+@click.argument("key", shell_complete=complete.blocks)
 @click.option("--reason", required=True, help="What agents are told when they want to change it.")
 @_run
 @store_options(*ON_PROJECT)
@@ -158,8 +196,12 @@ def lock(options: Options, key: str, reason: str, run: str) -> None:
     )
 
 
-@memory.command()
-@click.argument("key")
+@memory.command(
+    epilog="""
+    mcp-state memory unlock plan
+    """,
+)
+@click.argument("key", shell_complete=complete.blocks)
 @_run
 @store_options(*ON_PROJECT)
 def unlock(options: Options, key: str, run: str) -> None:

@@ -29,12 +29,24 @@ class _NotSet:
     version: int = 0
 
 
-@click.group(cls=Fallback, fallback="show")
+@click.group(
+    cls=Fallback,
+    fallback="show",
+    epilog="""
+    mcp-state objective
+    mcp-state objective set "Ship v3" --expected-version 2 --reason "it moved"
+    """,
+)
 def objective() -> None:
     """Show or set what the project is after; `objective` shows it."""
 
 
-@objective.command()
+@objective.command(
+    epilog="""
+    mcp-state objective
+    mcp-state history objective
+    """,
+)
 @store_options(*ON_PROJECT)
 def show(options: Options) -> None:
     """Show the current objective, its last change, and the intent behind it.
@@ -54,7 +66,12 @@ def _shown(found: Objective | _NotSet, seen: Seen) -> str:
     return "No objective yet. `mcp-state objective set TEXT` sets it, --intent says why."
 
 
-@objective.command("set")
+@objective.command(
+    "set",
+    epilog="""
+    mcp-state objective set "Ship v3" --expected-version 2 --reason "it moved"
+    """,
+)
 @click.argument("text", type=TextOrStdin(), required=False, default="")
 @click.option("--reason", default="", help="Why it changes; every change needs one.")
 @click.option("--intent", default="", help="The purpose behind it, which changes rarely.")

@@ -5,9 +5,16 @@ from __future__ import annotations
 import click
 
 from mcp_state.cli.common import NUMBER, ON_PROJECT, Options, answer, store_options
+from mcp_state.cli.groups import Documented
 
 
-@click.command()
+@click.command(
+    cls=Documented,
+    epilog="""
+    mcp-state orient
+    mcp-state orient --max-tokens 600 --project acme
+    """,
+)
 @click.option(
     "--max-tokens",
     type=int,

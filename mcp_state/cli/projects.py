@@ -5,18 +5,30 @@ from __future__ import annotations
 import click
 
 from mcp_state import render
+from mcp_state.cli import complete
 from mcp_state.cli.common import ON_STORE, Options, answer, store_options
 from mcp_state.cli.groups import Fallback
 
 _ON_NAMED = ("db", "agent", "json")
 
 
-@click.group(cls=Fallback, fallback="list")
+@click.group(
+    cls=Fallback,
+    fallback="list",
+    epilog="""
+    mcp-state projects
+    """,
+)
 def projects() -> None:
     """List the projects of the store, rename one, or merge two."""
 
 
-@projects.command("list")
+@projects.command(
+    "list",
+    epilog="""
+    mcp-state projects
+    """,
+)
 @store_options(*ON_STORE)
 def list_(options: Options) -> None:
     """List the projects, the most active first."""
@@ -28,8 +40,12 @@ def list_(options: Options) -> None:
     )
 
 
-@projects.command()
-@click.argument("old")
+@projects.command(
+    epilog="""
+    mcp-state projects rename another acme-v2
+    """,
+)
+@click.argument("old", shell_complete=complete.projects)
 @click.argument("new")
 @store_options(*_ON_NAMED)
 def rename(options: Options, old: str, new: str) -> None:
@@ -44,9 +60,13 @@ def rename(options: Options, old: str, new: str) -> None:
     )
 
 
-@projects.command()
-@click.argument("source", metavar="FROM")
-@click.argument("into")
+@projects.command(
+    epilog="""
+    mcp-state projects merge notes acme
+    """,
+)
+@click.argument("source", metavar="FROM", shell_complete=complete.projects)
+@click.argument("into", shell_complete=complete.projects)
 @store_options(*_ON_NAMED)
 def merge(options: Options, source: str, into: str) -> None:
     """Move everything of a project into another.

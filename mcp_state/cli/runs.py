@@ -7,6 +7,7 @@ from typing import TypedDict
 import click
 
 from mcp_state import render, render_runs
+from mcp_state.cli import complete
 from mcp_state.cli.common import (
     COUNT,
     NUMBER,
@@ -19,7 +20,7 @@ from mcp_state.cli.common import (
 )
 from mcp_state.cli.groups import Fallback, Suggesting
 from mcp_state.errors import BadArgument
-from mcp_state.models import Run, Step, StepBegun
+from mcp_state.models import Run, RunStatus, Step, StepBegun
 from mcp_state.store.run_rows import spend_words
 from mcp_state.store.runs import parse_run_status
 
@@ -35,13 +36,31 @@ class _Begin(TypedDict):
     max_tokens: int | None
 
 
-@click.group(cls=Fallback, fallback="list")
+@click.group(
+    cls=Fallback,
+    fallback="list",
+    epilog="""
+    mcp-state runs
+    mcp-state runs show reindex
+    mcp-state runs raise reindex --attempts 60 --reason 'nearly done'
+    """,
+)
 def runs() -> None:
     """Look into long runs, give them more, or work on one; `runs` lists them."""
 
 
-@runs.command("list")
-@click.option("--status", help="Only open, completed, failed or abandoned ones.")
+@runs.command(
+    "list",
+    epilog="""
+    mcp-state runs
+    mcp-state runs list --status failed
+    """,
+)
+@click.option(
+    "--status",
+    help="Only open, completed, failed or abandoned ones.",
+    shell_complete=complete.words(*RunStatus),
+)
 @click.option("-n", "--limit", type=COUNT, default=20, show_default=True, help="At most so many.")
 @store_options(*ON_PROJECT)
 def list_(options: Options, status: str | None, limit: int) -> None:
@@ -56,8 +75,13 @@ def list_(options: Options, status: str | None, limit: int) -> None:
     )
 
 
-@runs.command()
-@click.argument("run")
+@runs.command(
+    epilog="""
+    mcp-state runs show reindex
+    mcp-state runs show reindex -n 5
+    """,
+)
+@click.argument("run", shell_complete=complete.runs)
 @click.option(
     "-n", "--limit", type=COUNT, default=100, show_default=True, help="At most so many of each."
 )
@@ -74,8 +98,13 @@ def show(options: Options, run: str, limit: int) -> None:
     )
 
 
-@runs.command()
-@click.argument("run", required=False, default="")
+@runs.command(
+    epilog="""
+    mcp-state runs resume
+    mcp-state runs resume reindex --number 1
+    """,
+)
+@click.argument("run", required=False, default="", shell_complete=complete.runs)
 @click.option("--number", type=NUMBER, help="An earlier checkpoint.")
 @store_options(*ON_PROJECT)
 def resume(options: Options, run: str, number: int | None) -> None:
@@ -90,10 +119,19 @@ def resume(options: Options, run: str, number: int | None) -> None:
     )
 
 
-@runs.command()
-@click.argument("run")
+@runs.command(
+    epilog="""
+    mcp-state runs begin nightly "Check the mirrors" --attempts 50
+    """,
+)
+@click.argument("run", shell_complete=complete.runs)
 @click.argument("goal", required=False, default="")
-@click.option("--thread", default="", help="The thread that is blocked when a budget is spent.")
+@click.option(
+    "--thread",
+    default="",
+    help="The thread that is blocked when a budget is spent.",
+    shell_complete=complete.threads,
+)
 @click.option("--expected-outcome", default="", help="What will be there when it is done.")
 @click.option("--attempts", type=int, help="Budget: attempts of all its steps.")
 @click.option("--minutes", type=int, help="Budget: minutes from now.")
@@ -130,13 +168,22 @@ def begin(
     )
 
 
-@runs.command()
-@click.argument("run")
+@runs.command(
+    epilog="""
+    mcp-state runs checkpoint reindex "2 of 3 files" --done 2 --total 3
+    """,
+)
+@click.argument("run", shell_complete=complete.runs)
 @click.argument("state", type=TextOrStdin())
 @click.option("--next-action", default="", help="What to do next.")
 @click.option("--done", type=int, help="How much of it is done.")
 @click.option("--total", type=int, help="How much there is to do.")
-@click.option("--thread", default="", help="The thread that is blocked when a budget is spent.")
+@click.option(
+    "--thread",
+    default="",
+    help="The thread that is blocked when a budget is spent.",
+    shell_complete=complete.threads,
+)
 @click.option("--expected-number", type=NUMBER, help="Refuse if this is not the last; 0: none.")
 @store_options(*ON_PROJECT)
 def checkpoint(
@@ -169,9 +216,14 @@ def checkpoint(
     )
 
 
-@runs.command()
-@click.argument("run")
-@click.argument("status")
+@runs.command(
+    epilog="""
+    mcp-state runs finish reindex completed --evidence "3 of 3 files agree"
+    mcp-state runs finish reindex failed --reflection "the archive is damaged"
+    """,
+)
+@click.argument("run", shell_complete=complete.runs)
+@click.argument("status", shell_complete=complete.words("completed", "failed", "abandoned"))
 @click.option("--result", default="", help="What came of it; whoever resumes it is told.")
 @click.option("--evidence", default="", help="What proves it: test run, commit, link.")
 @click.option("--reflection", default="", help="Why it ended so; what the next one should know.")
@@ -194,8 +246,13 @@ def finish(
     )
 
 
-@runs.command("raise")
-@click.argument("run")
+@runs.command(
+    "raise",
+    epilog="""
+    mcp-state runs raise reindex --attempts 60 --reason 'nearly done'
+    """,
+)
+@click.argument("run", shell_complete=complete.runs)
 @click.option("--attempts", type=int, help="The new maximum of attempts.")
 @click.option("--minutes", type=int, help="The new maximum of minutes, from when it began.")
 @click.option("--tokens", type=int, help="The new maximum of tokens, in and out together.")
@@ -231,8 +288,12 @@ def _raised(run: Run, seen: Seen) -> str:
     return "\n".join(lines)
 
 
-@runs.command()
-@click.argument("run")
+@runs.command(
+    epilog="""
+    mcp-state runs reset reindex file-2 --reason 'the disk is larger now'
+    """,
+)
+@click.argument("run", shell_complete=complete.runs)
 @click.argument("step")
 @click.option("--reason", required=True, help="Why it may be tried again; kept in history.")
 @store_options(*ON_PROJECT)
@@ -249,7 +310,12 @@ def _was_reset(step: Step, seen: Seen) -> str:
     )
 
 
-@runs.group(cls=Suggesting)
+@runs.group(
+    cls=Suggesting,
+    epilog="""
+    mcp-state runs step begin reindex file-2 && reindex file-2
+    """,
+)
 def step() -> None:
     """Do each step of a run once, from a script.
 
@@ -259,8 +325,13 @@ def step() -> None:
     """
 
 
-@step.command("begin")
-@click.argument("run")
+@step.command(
+    "begin",
+    epilog="""
+    mcp-state runs step begin reindex file-2 && reindex file-2
+    """,
+)
+@click.argument("run", shell_complete=complete.runs)
 @click.argument("step")
 @click.option(
     "--input", default="", help="What it works on; too many equal outcomes of one input stop it."
@@ -286,8 +357,14 @@ def step_begin(ctx: click.Context, options: Options, run: str, step: str, input:
         ctx.exit(DONE_ALREADY)
 
 
-@step.command("end")
-@click.argument("run")
+@step.command(
+    "end",
+    epilog="""
+    mcp-state runs step end reindex file-3 '1,204 rows' --ok
+    mcp-state runs step end reindex file-3 - --failed < error.log
+    """,
+)
+@click.argument("run", shell_complete=complete.runs)
 @click.argument("step")
 @click.argument("result", type=TextOrStdin(), required=False, default="")
 @click.option("--ok", is_flag=True, help="It is done.")

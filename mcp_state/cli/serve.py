@@ -11,9 +11,16 @@ import click
 
 from mcp_state.calls import spoken
 from mcp_state.cli.common import Options, store_options
+from mcp_state.cli.groups import Documented
 
 
-@click.command()
+@click.command(
+    cls=Documented,
+    epilog="""
+    mcp-state serve --agent codex
+    mcp-state serve --toolset readonly --project my-work
+    """,
+)
 @click.option("--toolset", default="coding", show_default=True, help="Name, or path of a .toml.")
 @click.option("--tools", default="", help="Tools to add, separated by commas.")
 @click.option("--exclude", default="", help="Tools to leave out, separated by commas.")

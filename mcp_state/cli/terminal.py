@@ -143,9 +143,14 @@ class _Lines:
         else:
             begin, rest = Text(" " * min(indent, width // 2)), line[indent:]
             hang = min(indent + 4, width // 2)
-        for number, part in enumerate(rest.wrap(console, width - hang, overflow="fold")):
+        first = rest.wrap(console, width - begin.cell_len, overflow="fold")[0]
+        left = rest[len(first) :]
+        left = left[len(left.plain) - len(left.plain.lstrip(" ")) :]
+        first.rstrip()
+        yield begin + first
+        for part in left.wrap(console, width - hang, overflow="fold") if left else ():
             part.rstrip()
-            yield Text(" " * hang) + part if number else begin + part
+            yield Text(" " * hang) + part
 
 
 def _drawn(result: Any, text: str, now: datetime) -> RenderableType | None:
@@ -261,7 +266,10 @@ def _events(events: Sequence[Event], now: datetime) -> Table:
     table = _table("event", "who", "what", "change", "when")
     for event in events:
         what = f"{event.kind} {render.shown_name(event)}"
-        cells = (event.actor.agent, what, event.summary, ago(event.at, now))
+        change = event.summary
+        if event.operation == "refused" and event.row and event.row.get("fact"):
+            change += f": {event.row['fact']}"
+        cells = (event.actor.agent, what, change, ago(event.at, now))
         table.add_row(str(event.seq), *(safe(render.one_line(cell)) for cell in cells))
     return table
 

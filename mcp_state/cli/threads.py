@@ -8,6 +8,8 @@ from typing import Any, cast
 import click
 
 from mcp_state import render
+from mcp_state.calls import argument
+from mcp_state.cli import complete
 from mcp_state.cli.common import (
     COUNT,
     NUMBER,
@@ -18,16 +20,29 @@ from mcp_state.cli.common import (
     run_option,
     store_options,
 )
-from mcp_state.cli.groups import Fallback
+from mcp_state.cli.groups import Documented, Fallback
 from mcp_state.errors import BadArgument
-from mcp_state.models import Place, Thread
+from mcp_state.models import Place, Status, Thread
 from mcp_state.store.thread_rules import CLEARABLE, parse_status, place_of
 
+_CLEARABLE = [field.replace("_", "-") for field in CLEARABLE]
+_statuses = complete.words(*Status)
 _token = click.option("--lease-token", type=NUMBER, help="The number that claim gave.")
 
 
-@click.command()
-@click.option("--status", help="Only active, watching, blocked, done or dropped ones.")
+@click.command(
+    cls=Documented,
+    epilog="""
+    mcp-state threads
+    mcp-state threads --status blocked
+    mcp-state threads --due --json | jq -r '.threads[].name'
+    """,
+)
+@click.option(
+    "--status",
+    help="Only active, watching, blocked, done or dropped ones.",
+    shell_complete=_statuses,
+)
 @click.option("--due", is_flag=True, help="Only those that it is time to look at again.")
 @click.option("--limit", type=COUNT, default=20, show_default=True, help="At most so many.")
 @click.option("--cursor", default="", help="Go on where the page before ended.")
@@ -48,13 +63,26 @@ def threads(options: Options, status: str | None, due: bool, limit: int, cursor:
     )
 
 
-@click.group(cls=Fallback, fallback="get")
+@click.group(
+    cls=Fallback,
+    fallback="get",
+    epilog="""
+    mcp-state thread import
+    mcp-state thread set import --title "Fix the import" --next-action rerun
+    mcp-state thread claim import --lease 2h
+    """,
+)
 def thread() -> None:
     """Read or change one thread; `thread NAME` reads it."""
 
 
-@thread.command()
-@click.argument("name")
+@thread.command(
+    epilog="""
+    mcp-state thread import
+    mcp-state thread get import --json
+    """,
+)
+@click.argument("name", shell_complete=complete.threads)
 @store_options(*ON_PROJECT)
 def get(options: Options, name: str) -> None:
     """Show all of one thread.
@@ -68,9 +96,20 @@ def get(options: Options, name: str) -> None:
     )
 
 
-@thread.command("set")
-@click.argument("name")
-@click.option("--status", help="active, watching, blocked, done or dropped.")
+@thread.command(
+    "set",
+    epilog="""
+    mcp-state thread set import --title "Fix the import" --priority 2
+    mcp-state thread set import --criterion "both formats are read"
+    mcp-state thread set sdk-bug --status blocked --waiting-on upstream
+    mcp-state thread set docs --status done --evidence "make docs: exit 0"
+    mcp-state thread set docs --status active --note "one page is missing"
+    """,
+)
+@click.argument("name", shell_complete=complete.threads)
+@click.option(
+    "--status", help="active, watching, blocked, done or dropped.", shell_complete=_statuses
+)
 @click.option("--title", help="What it is.")
 @click.option("--next-action", help="What to do next.")
 @click.option("--waiting-on", help="Whom or what it waits for; blocked needs it.")
@@ -79,9 +118,19 @@ def get(options: Options, name: str) -> None:
 @click.option("--evidence", help="What proves that it is done: test run, commit, link.")
 @click.option("--note", help="Why; dropped and reopened need it.")
 @click.option("--priority", type=int, help="1 first to 9 last.")
-@click.option("--depends-on", multiple=True, metavar="NAME", help="Must be done first. Repeatable.")
 @click.option(
-    "--relies-on", multiple=True, metavar="FACT", help="A fact it needs; replaces all. Repeatable."
+    "--depends-on",
+    multiple=True,
+    metavar="NAME",
+    help="Must be done first. Repeatable.",
+    shell_complete=complete.threads,
+)
+@click.option(
+    "--relies-on",
+    multiple=True,
+    metavar="FACT",
+    help="A fact it needs; replaces all. Repeatable.",
+    shell_complete=complete.facts,
 )
 @click.option("--criterion", "criteria", multiple=True, help="One more that must hold. Repeatable.")
 @click.option(
@@ -92,7 +141,13 @@ def get(options: Options, name: str) -> None:
     "Repeatable; replaces all.",
 )
 @run_option("The run that it is done for. [default: the open one that this session works on]")
-@click.option("--clear", multiple=True, metavar="FIELD", help=f"Empty {', '.join(CLEARABLE)}.")
+@click.option(
+    "--clear",
+    multiple=True,
+    metavar="FIELD",
+    help=f"Empty {', '.join(_CLEARABLE)}.",
+    shell_complete=complete.words(*_CLEARABLE),
+)
 @click.option("--expected-version", type=NUMBER, help="Refuse if it moved on; 0: must be new.")
 @_token
 @store_options(*ON_PROJECT)
@@ -115,8 +170,9 @@ def set_(
     for option, value in given.items():
         if value == "":
             raise BadArgument(
-                f"--{option.replace('_', '-')} is empty",
-                f"Leave it out to keep what is there, or empty it with --clear {option}.",
+                f"{argument(option)} is empty",
+                "Leave it out to keep what is there, or empty it with "
+                f"{argument('clear', option.replace('_', '-'))}.",
             )
     given |= {
         "depends_on": depends_on or None,
@@ -141,8 +197,13 @@ def _place(text: str) -> Place:
         raise BadArgument(f"--place is {text[:80]!r}, which is broken JSON", "Mend it.") from None
 
 
-@thread.command()
-@click.argument("name", required=False, default="")
+@thread.command(
+    epilog="""
+    mcp-state thread claim
+    mcp-state thread claim docs --lease 2h
+    """,
+)
+@click.argument("name", required=False, default="", shell_complete=complete.threads)
 @click.option("--lease", default="30m", show_default=True, help="For how long: 90s, 20m, 4h, 3d.")
 @_token
 @store_options(*ON_PROJECT)
@@ -160,8 +221,12 @@ def claim(options: Options, name: str, lease: str, lease_token: int | None) -> N
     )
 
 
-@thread.command()
-@click.argument("name")
+@thread.command(
+    epilog="""
+    mcp-state thread check import 1 --passes --evidence "pytest: exit 0"
+    """,
+)
+@click.argument("name", shell_complete=complete.threads)
 @click.argument("criterion")
 @click.option("--passes/--fails", default=None, help="Whether it holds now; one is needed.")
 @click.option("--evidence", default="", help="What shows it.")
@@ -191,8 +256,13 @@ def check(
     )
 
 
-@thread.command()
-@click.argument("name")
+@thread.command(
+    epilog="""
+    mcp-state thread release docs
+    mcp-state thread release import --force
+    """,
+)
+@click.argument("name", shell_complete=complete.threads)
 @_token
 @click.option("--force", is_flag=True, help="Break a lease whose holder is gone. For people.")
 @store_options(*ON_PROJECT)

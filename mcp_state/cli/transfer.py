@@ -10,7 +10,9 @@ from pathlib import Path
 import click
 
 from mcp_state import render
+from mcp_state.cli import complete
 from mcp_state.cli.common import ON_PROJECT, Options, opened, store_options
+from mcp_state.cli.groups import Documented
 from mcp_state.cli.output import print_note, print_result, progress, silence
 from mcp_state.errors import ProjectUnknown, StateError
 from mcp_state.models import Exported
@@ -19,9 +21,22 @@ _STREAM = Path("-")
 _CHOOSE = "Pass --project NAME, or run it in a git repository."
 
 
-@click.command()
+@click.command(
+    cls=Documented,
+    epilog="""
+    mcp-state export acme.jsonl
+    mcp-state export - | jq -r .kind
+    mcp-state export --handoff h-7d2kq9xw4m3p work.jsonl
+    """,
+)
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
-@click.option("--handoff", default="", metavar="KEY", help="Note that this handoff goes with it.")
+@click.option(
+    "--handoff",
+    default="",
+    metavar="KEY",
+    help="Note that this handoff goes with it.",
+    shell_complete=complete.handoffs,
+)
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 @store_options(*ON_PROJECT)
 def export(options: Options, file: Path, handoff: str, overwrite: bool) -> None:

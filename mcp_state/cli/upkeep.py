@@ -11,12 +11,18 @@ import click
 
 from mcp_state import render
 from mcp_state.cli.common import ON_STORE, Options, store_options
+from mcp_state.cli.groups import Documented
 from mcp_state.cli.output import print_result, progress
 from mcp_state.store import backup as backups
 from mcp_state.store.doctor import Report, examine
 
 
-@click.command()
+@click.command(
+    cls=Documented,
+    epilog="""
+    mcp-state doctor
+    """,
+)
 @store_options(*ON_STORE)
 @click.pass_context
 def doctor(ctx: click.Context, options: Options) -> None:
@@ -56,7 +62,12 @@ def _told(report: Report) -> Iterator[str]:
         yield "Nothing is wrong."
 
 
-@click.command()
+@click.command(
+    cls=Documented,
+    epilog="""
+    mcp-state backup state.bak --overwrite
+    """,
+)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 @store_options(*ON_STORE)
@@ -71,7 +82,12 @@ def backup(options: Options, file: Path, overwrite: bool) -> None:
     print_result(made, text, as_json=options.as_json)
 
 
-@click.command()
+@click.command(
+    cls=Documented,
+    epilog="""
+    mcp-state restore state.bak
+    """,
+)
 @click.argument("file", type=click.Path(path_type=Path))
 @store_options(*ON_STORE)
 def restore(options: Options, file: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mcp_state.calls import meant
 from mcp_state.errors import BadArgument
 from mcp_state.models import Event, EventPage
 from mcp_state.store.noun import Noun, reads
@@ -140,7 +141,8 @@ def _subject(tx: Reading, subject: str) -> dict[str, str]:
     if not colon or kind not in KINDS:
         raise BadArgument(
             f"subject is {subject[:60]!r}",
-            f"Write KIND:NAME with a kind out of {', '.join(KINDS)}, e.g. thread:pr-830.",
+            f"{meant(kind, KINDS)}Write KIND:NAME with a kind out of {', '.join(KINDS)}, e.g. "
+            "thread:pr-830.",
         )
     name = fold(name)
     names = [name, *(within(name[:at], name[at + 1 :]) for at in _slashes(name))]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from mcp_state import lookups
-from mcp_state.calls import argument, call
+from mcp_state.calls import argument, call, meant
 from mcp_state.errors import BadArgument, EvidenceRequired, VersionConflict
 from mcp_state.models import (
     FALLEN,
@@ -279,7 +279,8 @@ def parse_trust(text: str) -> Trust:
         return Trust(text.strip().lower())
     except ValueError:
         raise BadArgument(
-            f"trust is {text[:40]!r}", f"It is one of {', '.join(t.value for t in Trust)}."
+            f"trust is {text[:40]!r}",
+            f"{meant(text, Trust)}It is one of {', '.join(t.value for t in Trust)}.",
         ) from None
 
 

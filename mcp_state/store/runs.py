@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from mcp_state import git
-from mcp_state.calls import argument, call
+from mcp_state.calls import argument, call, meant
 from mcp_state.errors import (
     BadArgument,
     Conflict,
@@ -408,7 +408,8 @@ def parse_run_status(text: RunStatus | str) -> RunStatus:
         return RunStatus(text.strip().lower())
     except ValueError:
         raise BadArgument(
-            f"status is {text[:40]!r}", f"Statuses are {', '.join(s.value for s in RunStatus)}."
+            f"status is {text[:40]!r}",
+            f"{meant(text, RunStatus)}Statuses are {', '.join(s.value for s in RunStatus)}.",
         ) from None
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mcp_state.calls import tool
+from mcp_state.calls import meant, tool
 from mcp_state.errors import BadArgument
 from mcp_state.models import SearchHit, SearchPage
 from mcp_state.store.documents import KINDS, indexed, range_of, run_mark, short_forms
@@ -138,7 +138,10 @@ def _kinds(kinds: Sequence[str]) -> Sequence[str]:
     for given in filter(str.strip, kinds):
         kind = given.strip().lower().removesuffix("s")
         if kind not in KINDS:
-            raise BadArgument(f"kind {given[:40]!r} is unknown", f"Kinds are {', '.join(KINDS)}.")
+            raise BadArgument(
+                f"kind {given[:40]!r} is unknown",
+                f"{meant(kind, KINDS)}Kinds are {', '.join(KINDS)}.",
+            )
         if kind not in chosen:
             chosen.append(kind)
     return chosen or KINDS

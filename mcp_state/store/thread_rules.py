@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypedDict
 
-from mcp_state.calls import argument, call, either, tool
+from mcp_state.calls import argument, call, either, meant, tool
 from mcp_state.errors import (
     BadArgument,
     EvidenceRequired,
@@ -75,7 +75,8 @@ def parse_status(text: str) -> Status:
         return Status(word)
     except ValueError:
         raise BadArgument(
-            f"status is {text[:40]!r}", f"Statuses are {', '.join(s.value for s in Status)}."
+            f"status is {text[:40]!r}",
+            f"{meant(word, Status)}Statuses are {', '.join(s.value for s in Status)}.",
         ) from None
 
 

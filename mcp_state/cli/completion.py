@@ -1,0 +1,36 @@
+"""`mcp-state completion`: the Tab key, in the user's shell."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from mcp_state.cli.groups import Documented
+
+_INSTALL = {
+    "bash": 'add this line to ~/.bashrc:  eval "$(mcp-state completion bash)"',
+    "zsh": 'add this line to ~/.zshrc, after compinit:  eval "$(mcp-state completion zsh)"',
+    "fish": "mcp-state completion fish > ~/.config/fish/completions/mcp-state.fish",
+}
+
+
+@click.command(
+    cls=Documented,
+    epilog="""
+    eval "$(mcp-state completion bash)"
+    mcp-state completion fish
+    """,
+)
+@click.argument("shell", type=click.Choice(list(_INSTALL), case_sensitive=False))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the script that lets a shell complete our commands, options and names.
+
+    Names of threads, runs, facts, blocks and projects come out of the store, which is only read.
+    The first line of the script says how to install it.
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None
+    made = kind(ctx.find_root().command, {}, "mcp-state", "_MCP_STATE_COMPLETE")
+    script = made.source_template % made.source_vars()
+    click.echo(f"# To install: {_INSTALL[shell]}\n{script}")
