@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,7 +50,7 @@ def test_nothing_else_can_be_written(settings: Settings) -> None:
     assert len(routes) == len(Site(settings).app().routes)
     writing = {route.path for route in routes if not (route.methods or {"?"}) <= {"GET", "HEAD"}}
     assert writing == {
-        f"/api/do/{deed}" for deed in ("lock", "unlock", "release", "raise", "reset")
+        f"/api/do/{deed}" for deed in ("lock", "unlock", "release", "raise", "reset", "purge")
     }
     assert all(route.methods == {"POST"} for route in routes if route.path in writing)
 
@@ -234,3 +235,71 @@ async def test_a_deed_is_done_in_the_project_that_the_page_shows(
     assert in_body.json["error"]["fact"] == "unlock has no argument 'project'"
     in_query = await page.post("api/do/unlock?key=plan", b'{"key": "plan"}')
     assert in_query.json["error"]["fact"] == "the address of unlock has 'key' in it"
+
+
+async def test_a_text_is_removed_once_what_holds_it_was_looked_at(
+    page: Browser, mine: State, path: str
+) -> None:
+    await mine.memory.set("plan", "the word is Swordfish")
+    await mine.memory.set("plan", "no word")
+    await mine.journal.append("SWORDFISH again")
+
+    seen = await page.do("purge", text="swordfish")
+
+    assert (seen.status, seen.json["done"]["dry_run"], seen.json["done"]["event"]) == (200, True, 0)
+    places = seen.json["done"]["places"]
+    assert [place["subject"] for place in places] == ["memory:plan", "journal:3"]
+    assert seen.json["more"] == 0
+    assert mine.totals.event == 3
+
+    done = await page.do(
+        "purge", text="swordfish", reason="it slipped", confirm=seen.json["confirm"]
+    )
+
+    assert (done.status, done.json["done"]["clean"], done.json["done"]["event"]) == (200, True, 4)
+    assert "confirm" not in done.json and "swordfish" not in (seen.text + done.text).lower()
+    event = await last_event(mine)
+    assert (event["actor"], event["operation"]) == (PERSON, "purge")
+    texts = [entry.text for entry in (await mine.journal.tail()).entries]
+    assert texts == ["[purged] again"]
+    for file in Path(path).parent.iterdir():
+        assert b"swordfish" not in file.read_bytes().lower()
+
+
+async def test_nothing_is_removed_that_was_not_looked_at(page: Browser, mine: State) -> None:
+    await mine.journal.append("swordfish")
+    seal = (await page.do("purge", text="swordfish")).json["confirm"]
+    refusal = (
+        409,
+        "conflict",
+        "nothing was removed: what holds the text is no longer what you looked at",
+    )
+
+    for other in (
+        {"text": "swordfish", "confirm": "x"},
+        {"text": "swordfis", "confirm": seal},
+        {"text": "swordfish", "confirm": seal, "every_project": True},
+    ):
+        assert await refused(page, "purge", reason="x", **other) == refusal
+    assert (await refused(page, "purge", text="swordfish", confirm=seal))[:2] == (
+        400,
+        "bad_argument",
+    )
+    await mine.journal.append("another swordfish")
+    assert await refused(page, "purge", text="swordfish", reason="x", confirm=seal) == refusal
+
+    texts = [entry.text for entry in (await mine.journal.tail()).entries]
+    assert texts == ["swordfish", "another swordfish"]
+    assert (await refused(page, "purge", text="abc"))[:2] == (400, "bad_argument")
+    assert (await refused(page, "purge", reason="x"))[:2] == (400, "bad_argument")
+
+
+async def test_of_many_places_some_are_listed(page: Browser, mine: State) -> None:
+    for number in range(203):
+        await mine.journal.append(f"swordfish {number}")
+
+    seen = (await page.do("purge", text="swordfish")).json
+
+    assert (len(seen["done"]["places"]), seen["more"]) == (200, 3)
+    done = await page.do("purge", text="swordfish", reason="x", confirm=seen["confirm"])
+    assert (done.status, done.json["done"]["clean"], done.json["more"]) == (200, True, 3)

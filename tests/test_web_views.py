@@ -367,7 +367,7 @@ async def test_the_projects_of_the_store_and_what_may_be_done(
         "projects": listed,
         "count": 2,
         "default": beside(person)["scope"],
-        "deeds": ["lock", "unlock", "release", "raise", "reset"],
+        "deeds": ["lock", "unlock", "release", "raise", "reset", "purge"],
         **beside(person),
     }
     assert {one["name"] for one in listed} == {"acme", "other"}

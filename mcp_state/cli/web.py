@@ -25,7 +25,7 @@ def web(options: Options, port: int, no_open: bool) -> None:
 
     It prints the address of a page, which holds a key: whoever has it can see every project of the
     store, and do what is for people alone: lock a block, break a lease, raise a budget, reset a
-    step.
+    step, purge a text.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.ERROR, format="mcp-state: %(message)s")
     from mcp_state.web.serving import serve
