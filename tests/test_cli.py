@@ -135,7 +135,8 @@ def test_an_unknown_command_is_answered_with_the_nearest_one(refused: Refused) -
         "journal tail`? `mcp-state journal --help` lists them all."
     )
     assert refused("memory", "sett", "plan", code=2).startswith(
-        "bad_argument: mcp-state memory has no command 'sett'. Did you mean `mcp-state memory set`? "
+        "bad_argument: mcp-state memory has no command 'sett'. Did you mean `mcp-state memory "
+        "set`? "
     )
 
 
