@@ -127,7 +127,7 @@ def meant(given: str, known: Iterable[str]) -> str:
     """The question to somebody who typed a word that is almost one of these."""
     import difflib
 
-    near = difflib.get_close_matches(given.strip().lower(), list(known), 1)
+    near = difflib.get_close_matches(given.strip().lower(), list(known), 1, 0.7)
     return either("", f"Did you mean {near[0]}? ") if near else ""
 
 

@@ -131,11 +131,12 @@ def test_an_unknown_command_is_answered_with_the_nearest_one(refused: Refused) -
         "`mcp-state thread`? "
     )
     assert refused("journal", "tial", code=2) == (
-        "bad_argument: mcp-state journal has no command 'tial'. Did you mean tail? "
-        "It has append, tail."
+        "bad_argument: mcp-state journal has no command 'tial'. Did you mean `mcp-state "
+        "journal tail`? `mcp-state journal --help` lists them all."
     )
     assert refused("memory", "sett", "plan", code=2).startswith(
-        "bad_argument: mcp-state memory has no command 'sett'. Did you mean set? "
+        "bad_argument: mcp-state memory has no command 'sett'. Did you mean `mcp-state memory "
+        "set`? "
     )
 
 
@@ -170,8 +171,8 @@ def test_a_text_that_begins_with_a_dash_stands_after_two(ok: Ok, refused: Refuse
 
 
 def test_numbers_that_no_database_holds_are_refused(refused: Refused) -> None:
-    assert "is not in the range" in refused("journal", "--since", str(1 << 70), code=2)
-    assert "is not in the range" in refused("threads", "--limit", "0", code=2)
+    assert "is no number from" in refused("journal", "--since", str(1 << 70), code=2)
+    assert "is no number from" in refused("threads", "--limit", "0", code=2)
 
 
 def test_a_relative_path_of_the_store_is_refused(refused: Refused) -> None:

@@ -176,7 +176,7 @@ def test_facts_are_listed_by_trust_those_that_are_due_first(
         "bad_argument: trust is 'sure'. "
         "It is one of trusted, provisional, stale, refuted, archival."
     )
-    assert "is not in the range" in refused("facts", "-n", "0", code=2)
+    assert "is no number from" in refused("facts", "-n", "0", code=2)
     assert refused("facts", "--cursor", "x", code=2).startswith("bad_argument: ")
 
 

@@ -402,7 +402,7 @@ def test_runs_are_listed_by_status_the_last_touched_first(ok: Ok, refused: Refus
     assert refused("runs", "--status", "done", code=2) == (
         "bad_argument: status is 'done'. Statuses are open, completed, failed, abandoned."
     )
-    assert "is not in the range" in refused("runs", "-n", "0", code=2)
+    assert "is no number from" in refused("runs", "-n", "0", code=2)
 
 
 @pytest.mark.usefixtures("spent")
@@ -609,10 +609,11 @@ def test_a_group_without_a_command_says_which_it_has(refused: Refused) -> None:
         "bad_argument: mcp-state handoff needs a command. It has accept, create."
     )
     assert refused("runs", "shwo", "reindex", code=2).startswith(
-        "bad_argument: mcp-state runs has no command 'shwo'. Did you mean show? It has begin, "
+        "bad_argument: mcp-state runs has no command 'shwo'. Did you mean `mcp-state runs show`? "
     )
     assert refused("runs", "step", "start", "reindex", "one", code=2) == (
-        "bad_argument: mcp-state runs step has no command 'start'. It has begin, end."
+        "bad_argument: mcp-state runs step has no command 'start'. Did you mean `mcp-state runs "
+        "step begin`? `mcp-state runs step --help` lists them all."
     )
     assert refused("runs", "--reason", code=2).startswith("bad_argument: no such option '--reason'")
 
@@ -753,7 +754,7 @@ def test_a_store_that_cannot_be_read_is_neither_due_nor_not(
         "bad_argument: got unexpected extra argument (now). "
         "`mcp-state due --help` says what it takes."
     )
-    assert "is not in the range" in refused("due", "-n", "0", code=2)
+    assert "is no number from" in refused("due", "-n", "0", code=2)
 
 
 # Handoffs

@@ -63,7 +63,7 @@ _DUE = _STOPPED = "bold red"
 _STATUSES = _COLOURS | _RUN_COLOURS | _TRUST_COLOURS
 _HIGHLIGHTS = (
     (re.compile(rf"^ *[^\s\[][^\[\n]*(?= \[(?:{'|'.join(_STATUSES)})\b)", re.MULTILINE), "bold"),
-    (re.compile(r"^[A-Z]{2,}(?: [A-Z]{2,})*\b", re.MULTILINE), "bold"),
+    (re.compile(r"^(?!NOTE:)[A-Z]{2,}(?: [A-Z]{2,})*\b", re.MULTILINE), "bold"),
     (re.compile(r"^\d+ \S.* (?:ago|just now)(?: \[[^\]\n]*\])?$", re.MULTILINE), "dim"),
     (re.compile(r" · version \d+ .*$", re.MULTILINE), "dim"),
     (re.compile(r"`mcp-state [^`\n]+`"), "cyan"),
