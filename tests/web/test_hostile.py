@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from browsers import PHONE
 from conftest import Pages
 from playwright.sync_api import expect
 from sites import Site, serving
@@ -141,3 +142,15 @@ def test_a_hostile_address_of_ours_does_nothing(opened: Pages, hostile: Site) ->
         page = opened(hostile, fragment, expected=("Failed to load resource",))
         expect(page.locator("#views a").first).to_be_visible()
         assert page.evaluate("probes.alive()") == []
+
+
+def test_hostile_text_does_not_burst_the_width_of_a_phone(opened: Pages, hostile: Site) -> None:
+    page = opened(hostile, size=PHONE)
+    for view in VIEWS:
+        page.goto(f"{hostile.address}#{view}")
+        expect(page.locator("#main")).to_contain_text("onerror")
+        assert page.evaluate("probes.sideways()") == []
+        opens = page.locator("#main a[href*='open=']").first.get_attribute("href")
+        page.goto(f"{hostile.address}{opens}")
+        expect(page.locator("#detail-title")).to_be_visible()
+        assert page.evaluate("probes.sideways()") == []

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from conftest import Pages
 from playwright.sync_api import Page, expect
-from sites import Site
+from sites import Site, serving
 
 
 def texts(page: Page, selector: str) -> list[str]:
@@ -220,8 +221,47 @@ def test_what_is_not_there_is_said_with_the_next_step(opened: Pages, shop: Site)
     expect(page.locator("#detail .notice")).to_contain_text("import-v2")
 
 
-def test_an_empty_project_says_how_to_begin(opened: Pages, shop: Site) -> None:
+def test_another_project_is_one_choice_away_and_a_wrong_one_is_said(
+    opened: Pages, shop: Site
+) -> None:
     page = opened(shop, "#now?project=nothing", expected=("404",))
-    expect(page.locator("#main .notice")).to_contain_text("nothing")
+    expect(page.locator("#main .notice")).to_contain_text("No project 'nothing'")
     page.locator("#project").select_option(shop.project)
     expect(page.locator(".objective .aim")).to_be_visible()
+
+
+def test_an_empty_project_says_how_to_begin_in_every_view(opened: Pages, tmp_path: Path) -> None:
+    with serving(tmp_path / "state.db", "fresh") as site:
+        page = opened(site)
+        expect(page.locator("#main h1")).to_have_text("Nothing is kept here yet")
+        expect(page.locator("#main")).to_contain_text("mcp-state install codex")
+        for view, title, example in (
+            ("board", "No threads yet", "mcp-state thread set"),
+            ("journal", "The journal is empty", "mcp-state journal append"),
+            ("runs", "No runs yet", "mcp-state runs begin"),
+            ("facts", "No facts yet", "mcp-state facts record"),
+            ("memory", "Working memory is empty", "mcp-state memory set"),
+        ):
+            page.goto(f"{site.address}#{view}")
+            expect(page.locator(".empty h3")).to_have_text(title)
+            expect(page.locator(".empty .command")).to_contain_text(example)
+        page.goto(f"{site.address}#changes")
+        expect(page.locator(".empty h3")).to_have_text("Nothing has changed yet")
+        page.goto(f"{site.address}#board")
+        site.do("thread", "set", "first", "--title", "The first thread")
+        expect(page.locator(".card")).to_contain_text("The first thread")
+        expect(page.locator(".empty")).to_have_count(0)
+        page.close()
+
+
+def test_a_damaged_store_is_said_in_every_view_with_the_way_out(
+    opened: Pages, tmp_path: Path
+) -> None:
+    db = tmp_path / "state.db"
+    db.write_bytes(b"no database" * 1000)
+    with serving(db, "acme") as site:
+        page = opened(site, expected=("503",))
+        for view in ("now", "board", "journal", "runs", "facts", "memory", "changes"):
+            page.goto(f"{site.address}#{view}")
+            expect(page.locator("#main .notice").first).to_contain_text("mcp-state doctor")
+        page.close()

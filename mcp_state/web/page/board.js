@@ -523,7 +523,7 @@ function feed(scroller, box, { fetch, key, build, page = 60, nothing }) {
     heard(problem);
     swap(
       end,
-      refused(problem, () => more()),
+      refused(problem, again),
     );
   };
   const load = async (cursor, wanted) => {
@@ -1347,7 +1347,7 @@ function stepRow(step, isOpen) {
         ", ",
         by(step.changed_by, step.changed_at),
       ),
-      may ? button("Reset", () => reset(step), "small") : null,
+      may ? button("Reset", () => reset(step), step.status === "done" ? "small quiet" : "small") : null,
     ),
     labelled("input", step.input),
     step.result ? said(step.result, "p", "clamp") : null,
@@ -2882,6 +2882,7 @@ const DETAILS = new Map([
 const seen = {
   scope: null,
   deeds: [],
+  root: null,
   view: null,
   viewKey: "",
   detail: null,
@@ -3056,11 +3057,16 @@ async function arrive() {
   if (viewKey !== seen.viewKey) {
     seen.view?.close();
     seen.viewKey = viewKey;
-    const main = $("main");
-    main.replaceChildren();
-    main.scrollTop = 0;
-    seen.view = view.draw(main);
-    work.push(loaded(seen.view, main));
+    seen.root = h("div.view");
+    $("main").replaceChildren(seen.root);
+    $("main").scrollTop = 0;
+    seen.view = view.draw(seen.root);
+    work.push(
+      loaded(seen.view, seen.root).then(() => {
+        const open = $("main").querySelector(".current, .card:has(.cover[aria-current])");
+        open?.scrollIntoView({ block: "nearest" });
+      }),
+    );
   } else {
     for (const link of $("main").querySelectorAll("a.cover")) link.removeAttribute("aria-current");
     current($("main"));
@@ -3132,7 +3138,7 @@ async function again(isChange = false) {
   calm.changing = isChange === true;
   const began = performance.now();
   await Promise.all([
-    loaded(seen.view, $("main")),
+    loaded(seen.view, seen.root),
     seen.detail ? loaded(seen.detail, $("detail").firstElementChild ?? $("detail")) : null,
   ]);
   calm.changing = false;
