@@ -36,7 +36,7 @@ WIDE = (1280, 800)
 PAGES = {
     "now": ("#now", WIDE, "light"),
     "board": ("#board", WIDE, "light"),
-    "board-dark": ("#board?open=thread%3Aimport-v2", WIDE, "dark"),
+    "thread": ("#board?open=thread%3Aimport-v2", WIDE, "dark"),
     "journal": ("#journal", WIDE, "dark"),
     "run": ("#runs?open=run%3Aconvert-archive", WIDE, "light"),
     "fact": ("#facts?open=fact%3Av2-ready", WIDE, "dark"),
@@ -44,7 +44,7 @@ PAGES = {
     "phone-board": ("#board", PHONE, "light"),
     "phone-fact": ("#facts?open=fact%3Av2-ready", PHONE, "dark"),
 }
-TERMINAL = {"orient": ("orient",), "threads": ("threads",), "facts": ("facts",)}
+TERMINAL = {"orient": ("orient",)}
 COLUMNS = 100
 _FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 """What would be fetched from elsewhere."""

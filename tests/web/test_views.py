@@ -66,7 +66,7 @@ def test_the_board_has_a_column_for_each_status_and_cards_tell_who_waits_for_who
     )
     expect(rollout.locator(".prio")).to_have_text("P3")
     held = page.locator(".card[data-key='import-v2']")
-    expect(held.locator(".held")).to_contain_text(re.compile(r"codex\s*ends in \d+ min"))
+    expect(held.locator(".held")).to_contain_text(re.compile(r"held by codex, ends in \d+ min"))
     expect(held.locator(".score")).to_have_text("3/5 pass")
     expect(held).to_contain_text("relies on what fell")
     expect(page.locator(".card.is-due")).to_have_count(2)
@@ -264,4 +264,16 @@ def test_a_damaged_store_is_said_in_every_view_with_the_way_out(
         for view in ("now", "board", "journal", "runs", "facts", "memory", "changes"):
             page.goto(f"{site.address}#{view}")
             expect(page.locator("#main .notice").first).to_contain_text("mcp-state doctor")
+        page.close()
+
+
+def test_without_a_project_one_is_chosen_on_the_page(
+    opened: Pages, shop: Site, tmp_path: Path
+) -> None:
+    with serving(shop.db, "", tmp_path) as site:
+        page = opened(site, expected=("404",))
+        expect(page.locator("#main .notice")).to_contain_text("Choose one")
+        expect(page.locator("#project")).to_have_value("")
+        page.locator("#project").select_option(shop.project)
+        expect(page.locator(".objective .aim")).to_be_visible()
         page.close()
