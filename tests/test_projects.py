@@ -14,6 +14,7 @@ from mcp_state.store.database import Database
 from mcp_state.store.doctor import examine
 from mcp_state.store.events import Events
 from mcp_state.store.search import Search
+from mcp_state.store.transfer import Transfer
 
 COUNTS = {"active": 3, "watching": 1, "blocked": 1, "done": 0, "dropped": 0}
 NO_RUNS = {"open": 0, "completed": 0, "failed": 0, "abandoned": 0}
@@ -555,3 +556,31 @@ async def test_facts_and_the_objective_that_only_one_has_move_as_they_are(tmp_pa
         again = await acme.facts.verify("deployed", True, "it is there")
         assert again.fact.trust == "trusted"
     assert (await examine(str(path))).problems == []
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "taker"),
+    [("", "", None), ("ben", "", "ben"), ("", "ada", "ada"), ("ben", "ada", "ben")],
+)
+async def test_a_handoff_of_both_becomes_one_that_is_taken_by_who_took_it_first(
+    tmp_path: Path, here: str, there: str, taker: str | None
+) -> None:
+    path, file = tmp_path / "state.db", tmp_path / "acme.jsonl"
+    async with opened(path) as database:
+        giver = Nouns(database, "acme", "codex")
+        key = (await giver.handoffs.create("go on")).handoff.key
+        await Transfer(database, giver.caller).export(file)
+        await Transfer(database, Nouns(database, "copy", "codex").caller).import_file(file)
+        for project, agent in (("acme", here), ("copy", there)):
+            if agent:
+                await Nouns(database, project, agent).handoffs.accept(key)
+        await Nouns(database, "copy", "codex").projects.merge("acme")
+        taken = "SELECT key, taker_agent FROM handoff_rows"
+        assert rows(path, taken) == [(key, taker)]
+        last = (await Events(database, giver.caller).history(f"handoff:{key}")).events[-1]
+        if here:
+            words = "stays taken by ben: copy was merged into this"
+            assert (last.operation, last.summary) == ("merge", words)
+            with pytest.raises(Conflict, match="was taken by ben"):
+                await giver.handoffs.accept(key)
+        assert (await examine(str(path))).problems == []

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from carrying import Store, store_at
+from carrying import Store, contradictions, store_at
 from conftest import FakeClock
 from workload import rows
 
@@ -288,6 +288,33 @@ async def test_what_is_believed_falls_wherever_its_reasons_do(tmp_path: Path, se
                 await carry(source, target, life.told)
         for source, target in ((a, b), (b, c), (c, a), (a, b)):
             await carry(source, target, life.told)
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"{'soak' if SOAK else 'slice'}-{seed}")
+async def test_a_project_and_a_copy_of_it_that_both_went_on_can_become_one(
+    tmp_path: Path, seed: int
+) -> None:
+    rng, clock = random.Random(seed), FakeClock()
+    async with store_at(tmp_path / "a.db", clock) as a, store_at(tmp_path / "b.db", clock) as b:
+        life = Life(rng, clock)
+        await a.as_().handoffs.create("so that there is something")
+        for number in range(STEPS):
+            project = rng.choice(("acme", "copy")) if number > STEPS // 2 else "acme"
+            await life.step(a.as_(rng.choice(("ada", "ben")), "s1", project))
+            if number in (STEPS // 2, STEPS * 3 // 4):
+                await a.take(await a.export("acme"), "copy")
+        source, target = rng.sample(("acme", "copy"), 2)
+        count = (
+            "SELECT count(*) FROM events WHERE kind <> 'project' AND operation <> 'lease_broken'"
+        )
+        taken = "SELECT DISTINCT key FROM handoffs WHERE accepted_at IS NOT NULL ORDER BY key"
+        before, were_taken = rows(a.path, count), rows(a.path, taken)
+        await a.as_(project=source).projects.merge(target)
+        assert contradictions(a.path) == []
+        assert rows(a.path, count) >= before
+        assert rows(a.path, taken) == were_taken
+        await b.take(await a.export(target), target)
+        await a.take(await b.export(target), target)
 
 
 async def carry(source: Store, target: Store, told: Told) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 from mcp_state.errors import BadArgument, Conflict, NotFound
 from mcp_state.models import Project
-from mcp_state.store import blobs, documents, thread_rows
+from mcp_state.store import blobs, documents, handoffs, thread_rows
 from mcp_state.store.noun import Noun, reads, writes
-from mcp_state.store.text import LONGEST_NAME, fold, tidy_name
+from mcp_state.store.text import LONGEST_NAME, fold, one_line, tidy_name
 from mcp_state.store.transaction import Reading, Row, Writing, time_of, totals_of
 from mcp_state.times import from_text
 
@@ -65,6 +65,13 @@ _BLOB_CLASHES = """
     SELECT ours.key, there.version, there.expires_at FROM blobs AS ours
     JOIN blobs AS there ON there.project = :into AND there.key = ours.key
     WHERE ours.project = :project
+"""
+_HANDOFF_CLASHES = """
+    SELECT ours.key, there.accepted_at IS NOT NULL
+        AND (ours.accepted_at IS NULL OR ours.accepted_at > there.accepted_at) AS stays
+    FROM handoffs AS ours
+    JOIN handoffs AS there ON there.project = :into AND there.key = ours.key
+    WHERE ours.project = :project ORDER BY ours.created
 """
 _TAKEN = """
     SELECT 1 FROM events
@@ -178,11 +185,13 @@ _KEEP_BLOB_ONCE = (
     "DELETE FROM blobs WHERE project = :into AND key = :key",
     "DELETE FROM documents WHERE project = :into AND kind = 'blob' AND name = :key",
 )
+_DROP_HANDOFF = "DELETE FROM handoffs WHERE project = :of AND key = :key"
 _FORGET_APPENDS = """
     DELETE FROM idempotency WHERE project = :project AND operation = 'memory_append'
 """
 _FORGET_IMPORTS = "DELETE FROM idempotency WHERE project = :project AND operation = 'import'"
 _BLOB = "SELECT * FROM blob_rows WHERE project = :project AND key = :key"
+_HANDOFF = "SELECT * FROM handoff_rows WHERE project = :project AND key = :key"
 _DOCUMENT = """
     SELECT text FROM documents WHERE project = :project AND kind = :kind AND name = :old
 """
@@ -300,7 +309,8 @@ _MOVE = (
 )
 _APPEND_ONLY = """
     SELECT name, sql FROM sqlite_schema
-    WHERE type = 'trigger' AND name IN ('events_are_final', 'journal_is_final', 'blobs_are_kept')
+    WHERE type = 'trigger'
+        AND name IN ('events_are_final', 'journal_is_final', 'blobs_are_kept', 'handoffs_are_kept')
 """
 _LEASED = """
     SELECT name, holder_agent FROM thread_rows
@@ -355,8 +365,8 @@ class Projects(Noun):
 
         Events get new numbers, after those of the other project. Threads, blocks, runs, facts and
         the objective whose names are taken there are kept apart as `name (from SOURCE)`, with
-        their history; a blob that both have becomes one, with the longer of its lifetimes. Leases
-        end.
+        their history; a blob that both have becomes one, with the longer of its lifetimes, and a
+        handoff that both have is taken by who took it first. Leases end.
         An idempotency key that both used stays with the call of the other project; those of
         appends are forgotten where blocks are kept apart.
 
@@ -387,6 +397,7 @@ class Projects(Noun):
         if {"memory", "thread"} & {kind for kind, _, _ in apart}:
             tx.run(_FORGET_IMPORTS)
         lifetimes = _keep_blobs_once(tx, target)
+        taken = _keep_handoffs_once(tx, target)
         _move(tx, target, offset)
         for _, sql in lifted:
             tx.run(sql)
@@ -395,6 +406,8 @@ class Projects(Noun):
         for name, holder in leased:
             _end_lease(tx, renamed.get(name) or name, holder, source)
         _extend(tx, lifetimes)
+        for key in taken:
+            _stay_taken(tx, key, source)
         row = {
             "name": tx.scalar(_SHOWN, {"id": target}),
             "merged": source,
@@ -509,6 +522,26 @@ def _extend(tx: Writing, lifetimes: Mapping[str, str | None]) -> None:
         assert row is not None
         if row["expires_at"] is not None and (until is None or until > row["expires_at"]):
             blobs.extend(tx, row, until)
+
+
+def _keep_handoffs_once(tx: Writing, target: int) -> Sequence[str]:
+    """Make a handoff of both projects one; returns those that stay taken by who took them there."""
+    clashes = tx.all(_HANDOFF_CLASHES, {"into": target})
+    for row in clashes:
+        tx.run(_DROP_HANDOFF, {"of": tx.project if row["stays"] else target, "key": row["key"]})
+    return [row["key"] for row in clashes if row["stays"]]
+
+
+def _stay_taken(tx: Writing, key: str, source: str) -> None:
+    """The newest event says what is so, and those of the other project have come after."""
+    row = tx.one(_HANDOFF, {"key": key})
+    assert row is not None
+    tx.event(
+        "merge",
+        f"stays taken by {one_line(row['taker_agent'], 40)}: {source} was merged into this",
+        handoffs.row_of(row),
+        subject=("handoff", key),
+    )
 
 
 def _move(tx: Writing, target: int, offset: int) -> None:
