@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from conftest import Pages
 from playwright.sync_api import Page, expect
@@ -89,3 +90,36 @@ def test_a_dialog_is_left_by_escape_and_nothing_is_done(opened: Pages, own_shop:
     expect(page.locator("#detail")).to_be_visible()
     expect(lock).to_be_focused()
     assert json.loads(own_shop.do("memory", "get", "plan", "--json"))["locked"] == ""
+
+
+def test_a_text_is_removed_in_two_steps_and_stands_in_no_address(
+    opened: Pages, own_shop: Site
+) -> None:
+    own_shop.do("memory", "set", "login", "the word is hunter22 on staging")
+    own_shop.do("journal", "append", "Hunter22 works on staging")
+    page = opened(own_shop, "#changes", expected=("400", "409"))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.get_by_role("button", name="Remove a text for good").click()
+    answer(page, "Look for it", **{"The text": "hunter22"})
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("heading")).to_have_text(re.compile("^Remove it from . places"))
+    expect(dialog).to_contain_text("memory:login")
+    assert "hunter22" in own_shop.do("memory", "get", "login")
+    answer(page, "Remove for good", Reason="hunter22 was pasted")
+    expect(dialog.get_by_role("alert")).to_contain_text("reason")
+    answer(page, "Remove for good", Reason="a password was pasted")
+    expect(dialog.get_by_role("heading")).to_have_text("Removed")
+    page.get_by_role("button", name="Close").click()
+    expect(dialog).to_be_hidden()
+    expect(page.locator(".event").first).to_contain_text("a password was pasted")
+    assert "hunter22" not in own_shop.do("memory", "get", "login")
+    assert b"hunter22" not in own_shop.db.read_bytes().lower()
+    assert not [url for url in asked if "hunter22" in url]
+
+
+def test_a_text_that_is_nowhere_is_said(opened: Pages, own_shop: Site) -> None:
+    page = opened(own_shop, "#changes")
+    page.get_by_role("button", name="Remove a text for good").click()
+    answer(page, "Look for it", **{"The text": "never written"})
+    expect(page.get_by_role("dialog").get_by_role("heading")).to_have_text("It is nowhere")

@@ -66,7 +66,7 @@ def test_the_board_has_a_column_for_each_status_and_cards_tell_who_waits_for_who
     )
     expect(rollout.locator(".prio")).to_have_text("P3")
     held = page.locator(".card[data-key='import-v2']")
-    expect(held.locator(".held")).to_contain_text(re.compile(r"codex\s*ends in \d+ min"))
+    expect(held.locator(".held")).to_contain_text(re.compile(r"held by codex, ends in \d+ min"))
     expect(held.locator(".score")).to_have_text("3/5 pass")
     expect(held).to_contain_text("relies on what fell")
     expect(page.locator(".card.is-due")).to_have_count(2)

@@ -303,9 +303,7 @@ const held = (lease) =>
   h(
     "span.held",
     icon("lock"),
-    h("span.unseen", "held by "),
-    who(lease.holder),
-    h("span", "ends ", when(lease.until)),
+    h("span", "held by ", who(lease.holder), ", ends ", when(lease.until)),
   );
 
 function tick() {
@@ -521,10 +519,7 @@ function feed(scroller, box, { fetch, key, build, page = 60, nothing }) {
   };
   const fail = (problem) => {
     heard(problem);
-    swap(
-      end,
-      refused(problem, again),
-    );
+    swap(end, refused(problem, again));
   };
   const load = async (cursor, wanted) => {
     const got = [];
@@ -855,7 +850,12 @@ function tiles(o) {
       const count = short(o.scope.threads?.[status] ?? 0);
       return tile(status, mark(status), count, to("board", { column: status, closed }));
     }),
-    tile("due", h("span.mark", icon("watching"), "due"), most(sum(o.threads_due)), to("board", { due: "1" })),
+    tile(
+      "due",
+      h("span.mark", icon("watching"), "due"),
+      most(sum(o.threads_due)),
+      to("board", { due: "1" }),
+    ),
   );
 }
 
@@ -1347,7 +1347,9 @@ function stepRow(step, isOpen) {
         ", ",
         by(step.changed_by, step.changed_at),
       ),
-      may ? button("Reset", () => reset(step), step.status === "done" ? "small quiet" : "small") : null,
+      may
+        ? button("Reset", () => reset(step), step.status === "done" ? "small quiet" : "small")
+        : null,
     ),
     labelled("input", step.input),
     step.result ? said(step.result, "p", "clamp") : null,
@@ -2724,79 +2726,77 @@ function reset(step) {
 const purgeButton = () => (can("purge") ? button("Remove a text for good…", purge, "small") : null);
 
 function purge() {
-  const all = {
-    name: "every_project",
-    type: "checkbox",
-    value: "true",
-    label: "In every project of this store",
+  const hint = "At least 4 characters; upper and lower case make no difference.";
+  const text = {
+    name: "text",
+    label: "The text",
+    type: "password",
+    required: true,
+    minlength: "4",
+    hint,
   };
+  const all = { name: "every_project", type: "checkbox", label: "In every project of this store" };
   ask({
     title: "Remove a text for good",
     tells: p(
       "A password that got in, say. First it is looked for wherever it ever was: rows, versions, the history, the search index, the files themselves. Nothing is removed yet.",
     ),
-    fields: [
-      {
-        name: "text",
-        label: "The text",
-        type: "password",
-        required: true,
-        minlength: "4",
-        hint: "At least 4 characters, as it was written; upper and lower case make no difference.",
-      },
-      all,
-    ],
+    fields: [text, all],
     verb: "Look for it",
-    send: async ({ text, every_project }) => ({
-      ...(await act("purge", { text, every_project: every_project === "true" })),
-      text,
-      every_project: every_project === "true",
-    }),
-    then: ({ done, confirm, text, every_project }) => {
-      const count = (done.places ?? []).reduce((total, place) => total + place.count, 0);
-      if (!count)
-        return tell("It is nowhere", [
-          p("No row, version or event of this project holds that text."),
-          notes(done),
-        ]);
-      ask({
-        title: `Remove it from ${plural(done.places.length, "place")} for good?`,
-        tells: [
-          h(
-            "ul.places",
-            done.places.map((place) =>
-              h(
-                "li",
-                name(place.subject),
-                h(
-                  "span.soft",
-                  ` ${place.fields.join(", ")}: ${num(place.count)}${every_project ? `, ${place.project}` : ""}`,
-                ),
-              ),
-            ),
-          ),
-          notes(done),
-          p(
-            "This can't be undone. A backup that was made before still has it. The history will say that something was removed, when, and by whom.",
-          ),
-        ],
-        fields: [{ ...REASON, hint: "Kept in the history. Don't repeat the text." }],
-        verb: "Remove for good",
-        isGrave: true,
-        send: ({ reason }) => act("purge", { text, every_project, reason, confirm }),
-        then: (answer) =>
-          tell("Removed", [
-            p(`It was removed, which is event ${num(answer.done.event)}.`),
-            notes(answer.done),
-          ]),
-      });
+    send: async (given) => {
+      const body = { text: given.text, every_project: given.every_project === "on" };
+      return { ...(await act("purge", body)), body };
     },
+    then: ({ done, more, confirm, body }) => {
+      if (done.clean)
+        tell("It is nowhere", [p("Nothing that is kept here holds this text."), notes(done)]);
+      else confirmPurge(done, more, { ...body, confirm });
+    },
+  });
+}
+
+function confirmPurge(found, more, body) {
+  const count = found.places.length + more;
+  const place = (one) => {
+    const where = `${one.fields.join(", ")}: ${num(one.count)}${body.every_project ? `, in ${one.project}` : ""}`;
+    return h("li", name(one.subject), h("span.soft", ` ${where}`));
+  };
+  const files = found.files.filter((file) => file.found);
+  ask({
+    title: count
+      ? `Remove it from ${plural(count, "place")} for good?`
+      : "Remove what the files still hold of it?",
+    tells: [
+      h(
+        "ul.places",
+        found.places.map(place),
+        more ? h("li", `${num(more)} more`) : null,
+        files.map((file) => h("li", `${file.what}: `, h("code", file.path))),
+      ),
+      notes(found),
+      p(
+        "This can't be undone, but a backup that was made before still has it. The history will say that something was removed, when, by whom and why.",
+      ),
+    ],
+    fields: [{ ...REASON, hint: "Kept in the history. Don't repeat the text." }],
+    verb: "Remove for good",
+    isGrave: true,
+    send: ({ reason }) => act("purge", { ...body, reason }),
+    then: ({ done }) =>
+      tell(done.clean ? "Removed" : "Removed, but not everywhere", [
+        p(
+          done.event
+            ? `It is gone from what is kept here; event ${num(done.event)} tells of it.`
+            : "The files hold it no more.",
+        ),
+        notes(done),
+      ]),
   });
 }
 
 const notes = (done) => [
   done.elsewhere ? p("Another project of this store holds it too.") : null,
-  (done.notes ?? []).map((note) => p(note)),
+  done.notes.map((note) => p(note)),
 ];
 
 function tell(title, words) {
@@ -3364,6 +3364,8 @@ phone.addEventListener("change", () => {
 setInterval(tick, 20_000);
 if (source.isLive) setInterval(() => document.hidden || again(true), 60_000);
 tellLink();
+readRoute();
+drawNav();
+if (source.views.includes("projects")) await drawProjects().catch(heard);
 arrive();
-if (source.views.includes("projects")) drawProjects().then(() => seen.detail && again(), heard);
 stream = source.live(hear);
