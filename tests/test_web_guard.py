@@ -8,8 +8,11 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 from browsing import Browser, browsing
+from starlette.responses import PlainTextResponse
+from starlette.types import Message, Receive, Scope, Send
 
 from mcp_state.settings import Settings
+from mcp_state.web.guard import Guard
 
 CLOSED = {
     "cache-control": "no-store",
@@ -128,6 +131,31 @@ async def test_only_the_names_of_this_machine_are_answered(page: Browser) -> Non
         assert reply.headers.items() >= CLOSED.items()
 
 
+async def test_at_port_80_a_browser_names_no_port() -> None:
+    async def here(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse("here")(scope, receive, send)
+
+    async def status(port: int, **headers: str) -> int:
+        told: list[Message] = []
+
+        async def send(message: Message) -> None:
+            told.append(message)
+
+        async def receive() -> Message:
+            return {"type": "http.disconnect"}
+
+        named = [(name.encode(), value.encode()) for name, value in headers.items()]
+        scope = {"type": "http", "method": "POST", "raw_path": b"/key/", "headers": named}
+        await Guard(here, "key", "once", port)(scope, receive, send)
+        return told[0]["status"]
+
+    for name in ("127.0.0.1", "localhost"):
+        assert await status(80, host=name, origin=f"http://{name}") == 200
+        assert await status(80, host=f"{name}:80", origin=f"http://{name}:80") == 200
+        assert await status(8080, host=name, origin=f"http://{name}") == 403
+    assert await status(80, host="evil.example", origin="http://evil.example") == 403
+
+
 async def test_a_request_without_a_host_or_with_two_is_refused(page: Browser) -> None:
     own = f"Host: 127.0.0.1:{page.port}\r\n"
     target = f"{page.path}api/threads"
@@ -228,7 +256,8 @@ async def test_every_other_method_does_nothing(page: Browser) -> None:
             reply = await page.ask(method, page.path + rest)
             assert reply.status == 405
             assert set(reply.headers["allow"].split(", ")) == set(allowed.split(", "))
-            assert reply.text.startswith("Only ") and reply.text.endswith(COPY)
+            told = f"Only {reply.headers['allow']} does something here. {COPY}"
+            assert reply.text == told
             assert not [name for name in reply.headers if name.startswith("access-control")]
     assert (await page.get("api/do/lock")).status == 405
     assert (await page.post("api/threads", b"{}")).status == 405

@@ -199,3 +199,17 @@ async def test_the_bound_is_that_of_the_module(path: str) -> None:
     for stream in streams:
         await stream.aclose()
     await database.aclose()
+
+
+async def test_no_more_listen_if_all_come_at_once(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "MOST_LISTENERS", 2)
+    database = Database(path)
+    watched = Live(database)
+    streams = [watched.events(Caller("a", "", Actor("p"))) for _ in range(5)]
+    told = [await anext(stream, b"over") for stream in streams]
+    assert told == [b'event: change\ndata: {"event":0}\n\n'] * 2 + [b"over"] * 3
+    for stream in streams:
+        await stream.aclose()
+    await database.aclose()

@@ -141,10 +141,10 @@ async def test_a_thread_comes_with_what_stands_around_it(
             "nodes": [
                 {"name": "c", "title": "c", "status": "active", "depth": 0},
                 {"name": "b", "title": "b", "status": "active", "depth": 1},
-                {"name": "a", "title": "First", "status": "active", "depth": 2},
                 {"name": "d", "title": "d", "status": "active", "depth": -1},
+                {"name": "a", "title": "First", "status": "active", "depth": 2},
             ],
-            "waits": [["c", "b"], ["b", "a"], ["d", "c"]],
+            "waits": [["c", "b"], ["d", "c"], ["b", "a"]],
             "more": False,
         },
         **beside(person),
@@ -160,6 +160,21 @@ async def test_the_graph_of_a_thread_is_bounded(page: Browser, mine: State) -> N
 
     assert (len(graph["nodes"]), len(graph["waits"]), graph["more"]) == (61, 60, True)
     assert graph["nodes"][-1]["name"] == "spoke59"
+
+
+async def test_what_is_near_is_in_the_graph_of_a_thread_however_much_is_far(
+    page: Browser, mine: State
+) -> None:
+    chain = [f"t{number:02}" for number in range(80)]
+    for name, needed in zip(chain, [None, *chain], strict=False):
+        await mine.threads.set(name, next_action="go", depends_on=[needed] if needed else None)
+    await mine.threads.set("waits", next_action="go", depends_on=["t79"])
+
+    graph = (await shown(page, "thread", name="t79"))["graph"]
+
+    assert (len(graph["nodes"]), graph["more"]) == (61, True)
+    assert [node["name"] for node in graph["nodes"][:3]] == ["t79", "t78", "waits"]
+    assert ["waits", "t79"] in graph["waits"]
 
 
 async def test_the_journal_is_a_page_of_it_and_what_to_choose_from(

@@ -139,21 +139,20 @@ def thread_graph(tx: Reading, thread: str, most: int = 60) -> ThreadGraph:
     nodes = {start["name"]: node}
     waits: dict[tuple[str, str], None] = {}
     more = False
-    for sql, step in ((_NEEDS, 1), (_NEEDED_BY, -1)):
-        waiting = deque([start["name"]])
-        while waiting:
-            name = waiting.popleft()
-            for row in tx.all(sql, {"name": name, "closed": True, "limit": most + 1}):
-                other = row["name"]
-                if other not in nodes:
-                    if len(nodes) > most:
-                        more = True
-                        continue
-                    depth, status = nodes[name].depth + step, Status(row["status"])
-                    nodes[other] = ThreadNode(row["shown"], row["title"], status, depth)
-                    waiting.append(other)
-                first, second = (name, other) if step > 0 else (other, name)
-                waits[nodes[first].name, nodes[second].name] = None
+    waiting = deque([(start["name"], _NEEDS, 1), (start["name"], _NEEDED_BY, -1)])
+    while waiting:
+        name, sql, step = waiting.popleft()
+        for row in tx.all(sql, {"name": name, "closed": True, "limit": most + 1}):
+            other = row["name"]
+            if other not in nodes:
+                if len(nodes) > most:
+                    more = True
+                    continue
+                depth, status = nodes[name].depth + step, Status(row["status"])
+                nodes[other] = ThreadNode(row["shown"], row["title"], status, depth)
+                waiting.append((other, sql, step))
+            first, second = (name, other) if step > 0 else (other, name)
+            waits[nodes[first].name, nodes[second].name] = None
     return ThreadGraph(list(nodes.values()), list(waits), more)
 
 

@@ -46,7 +46,10 @@ class Guard:
         self._app = app
         self._token = token.encode()
         self._ticket = ticket.encode()
-        self._hosts = {b"127.0.0.1:%d" % port, b"localhost:%d" % port}
+        names = (b"127.0.0.1", b"localhost")
+        self._hosts = {b"%b:%d" % (name, port) for name in names}
+        if port == 80:  # which browsers leave out
+            self._hosts.update(names)
         self._names = f"127.0.0.1:{port} and localhost:{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -56,6 +56,8 @@ class Live:
         self._wake()
 
     async def _events(self, caller: Caller) -> AsyncGenerator[bytes]:
+        if len(self._listeners) >= MOST_LISTENERS:
+            return  # many came at once; who asks again is told why
         woken, last = self._enter(), b""
         try:
             while not self._is_over:

@@ -210,9 +210,8 @@ async def _refused(request: Request, problem: Exception) -> Response:
 async def _nothing_here(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, HTTPException)
     allowed = (problem.headers or {}).get("Allow")
-    what = f"only {allowed} does something here" if allowed else "there is nothing at this address"
-    text = f"{what.capitalize()}. {COPY}"
-    return PlainTextResponse(text, problem.status_code, problem.headers)
+    what = f"Only {allowed} does something here" if allowed else "There is nothing at this address"
+    return PlainTextResponse(f"{what}. {COPY}", problem.status_code, problem.headers)
 
 
 async def _nobody_there(request: Request, problem: Exception) -> Response:
