@@ -658,7 +658,7 @@ def test_a_file_comes_back_byte_for_byte(run: Run, tmp_path: Path) -> None:
     assert put.stdout.startswith(f"saved: {key} · version 1 · ")
     assert put.stdout.splitlines()[1:] == [
         "    CI of main",
-        f'blob_get(key="{key}") reads it',
+        f"`mcp-state blob get {key}` reads it",
         scope(1),
     ]
     assert put.stdout.splitlines()[0].endswith(" · person just now · expires in 3 d")
@@ -677,7 +677,7 @@ def test_a_page_stands_below_a_line_that_tells_the_next(run: Run) -> None:
     key = key_of("0123456789" * 1000)
 
     assert run("blob", "get", key, "--offset", "4", "--limit", "3").stdout == (
-        f'{key} · characters 4 to 7 of 10000 · next: blob_get(key="{key}", offset=7, limit=3)'
+        f"{key} · characters 4 to 7 of 10000 · next: `mcp-state blob get {key} --offset 7 --limit 3`"
         f" · person just now\n456\n{scope(1)}\n"
     )
     page = run("blob", "get", key, "--limit", "9").stdout
@@ -737,7 +737,7 @@ def test_a_blob_that_is_not_there_prints_nothing_on_stdout(
     assert (missing.stdout, missing.stderr) == (
         "",
         "error: not_found: no blob 'b-12345678'; none is kept here. "
-        "blob_put keeps a text and tells its key.\n",
+        "`mcp-state blob put` keeps a text and tells its key.\n",
     )
     monkeypatch.chdir("/")
     nowhere = run("blob", "get", "b-12345678", code=1, MCP_STATE_PROJECT=None)

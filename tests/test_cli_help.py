@@ -26,7 +26,9 @@ ALL = dict(commands())
 NOT_HERE = {"web", "install", "uninstall", "hook", "purge"}
 """Commands that other tables may name before they are registered."""
 STANDING_FOR = {"h-7d2kq9xw4m3p": tour.HANDOFF, "b-51a958f0": tour.BLOB[:10]}
-NOT_RUN = re.compile(r"^mcp-state (?:serve|demo|completion|web|hook|install|uninstall)\b|tail -f")
+NOT_RUN = re.compile(
+    r"^mcp-state (?:serve|demo|completion|web|hook|install|uninstall)\b|purge --reason|tail -f"
+)
 """Examples that go on until they are stopped, or are run elsewhere."""
 
 
@@ -134,7 +136,8 @@ def in_a_shell(walked: tuple[Path, str], tmp_path: Path) -> Try:
         script = tmp_path / "bin" / name
         script.write_text(f"#!/bin/sh\n{does}\n", encoding="utf-8")
         script.chmod(0o700)
-    for name in ("plan.md", "build.log", "error.log"):
+    (tmp_path / "notes").mkdir()
+    for name in ("plan.md", "build.log", "error.log", "leaked.txt", "notes/one.md"):
         (tmp_path / name).write_text("one\n", encoding="utf-8")
     env = {
         "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin",
@@ -286,7 +289,7 @@ def test_every_word_that_may_be_typed_leads_to_commands_that_exist() -> None:
         ("memory ls", "Did you mean `mcp-state memory get`?"),
         ("runs step bgin r s", "Did you mean `mcp-state runs step begin`?"),
         ("facts pr-830", "`mcp-state facts show pr-830` shows what has that name."),
-        ("qqq", "It has serve, orient, "),
+        ("qqq", "It has serve, install, "),
         ("threads --stauts done", "Did you mean --status?"),
         ("--json threads", "Options stand after the command."),
         ("threads --status blokced", "Did you mean blocked? Statuses are active, "),

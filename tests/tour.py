@@ -19,6 +19,8 @@ ELSEWHERE: dict[str, str] = {
     "serve": "speaks the protocol on its standard output",
     "demo": "is walked in test_demo.py",
     "completion": "prints a script, which test_cli_help.py tries in a shell",
+    "hook": "speaks to a client, see test_hook_processes.py",
+    "web": "serves until it is stopped, see test_web_command.py",
 }
 """Commands that cannot be walked here, and why."""
 
@@ -111,6 +113,10 @@ WALK: Sequence[Sequence[str]] = (
     ("export", FILE, "--handoff", HANDOFF),
     ("import", SAVED, "--project", "other"),
     ("handoff", "accept", HANDOFF),
+    ("install", "cursor", "--config", FILE, "--no-proof"),
+    ("install", "cursor", "--config", SAVED, "--dry-run", "--project", "other"),
+    ("uninstall", "cursor", "--config", SAVED),
+    ("purge", "--dry-run"),
     ("thread", "import"),
     ("thread", "docs"),
     ("thread", "evil"),

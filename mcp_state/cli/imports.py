@@ -37,7 +37,7 @@ _KINDS = {"thread": "threads", "block": "memory blocks", "entry": "journal entri
     epilog="""
     mcp-state import acme.jsonl
     mcp-state import acme.jsonl --project acme-copy
-    mcp-state import ~/notes --from notes --dry-run
+    mcp-state import notes --from notes --dry-run
     """,
 )
 @click.argument("path", type=click.Path(path_type=Path, allow_dash=True))
@@ -45,7 +45,8 @@ _KINDS = {"thread": "threads", "block": "memory blocks", "entry": "journal entri
     "--from",
     "format",
     type=click.Choice(FORMATS),
-    help="What PATH is. [default: recognised by what is in it]",
+    metavar="FORMAT",
+    help=f"What PATH is: {', '.join(FORMATS)}. [default: recognised by what is in it]",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be imported, and write nothing.")
 @click.option(

@@ -18,6 +18,7 @@ import click
 
 from mcp_state.cli import install_words as words
 from mcp_state.cli.common import read_settings
+from mcp_state.cli.groups import Documented
 from mcp_state.cli.output import print_result, print_text
 from mcp_state.errors import BadArgument, ConfigRefused, NotAnswered
 from mcp_state.install import files, plan
@@ -77,7 +78,16 @@ def _shared(command: click.decorators.FC) -> click.decorators.FC:
     return command
 
 
-@click.command()
+@click.command(
+    cls=Documented,
+    epilog="""
+    mcp-state install codex --hooks --dry-run
+    mcp-state install codex --hooks
+    mcp-state install claude-code --hooks --instructions
+    mcp-state install claude-desktop --project my-work
+    mcp-state install cursor --print
+    """,
+)
 @_CLIENT
 @click.option("--db", default="", help="Path of the store, absolute. [env: MCP_STATE_DB]")
 @click.option("--project", default="", help="Name or directory, for every session alike.")
@@ -178,7 +188,13 @@ def install(
         )
 
 
-@click.command()
+@click.command(
+    cls=Documented,
+    epilog="""
+    mcp-state uninstall codex --dry-run
+    mcp-state uninstall codex
+    """,
+)
 @_CLIENT
 @_shared
 def uninstall(

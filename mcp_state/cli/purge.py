@@ -17,6 +17,7 @@ from mcp_state.cli.common import (
     opened,
     store_options,
 )
+from mcp_state.cli.groups import Documented
 from mcp_state.cli.output import print_result, print_text, progress
 from mcp_state.errors import BadArgument, ProjectUnknown
 from mcp_state.models import Purged, Totals
@@ -24,7 +25,13 @@ from mcp_state.models import Purged, Totals
 _CHOOSE = "Pass --project NAME, or --every-project."
 
 
-@click.command()
+@click.command(
+    cls=Documented,
+    epilog="""
+    mcp-state purge --reason 'a key was pasted'
+    mcp-state purge --dry-run < leaked.txt
+    """,
+)
 @click.argument("misplaced", nargs=-1, metavar="")
 @click.option("--reason", default="", help="Why; the event that records it says so.")
 @click.option("--dry-run", is_flag=True, help="Only say where it stands; change nothing.")

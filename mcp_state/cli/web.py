@@ -11,10 +11,17 @@ import webbrowser
 import click
 
 from mcp_state.cli.common import Options, store_options
+from mcp_state.cli.groups import Documented
 from mcp_state.cli.output import print_json
 
 
-@click.command()
+@click.command(
+    cls=Documented,
+    epilog="""
+    mcp-state web
+    mcp-state web --no-open --port 8123
+    """,
+)
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Of 127.0.0.1. [default: a free one]"
 )
