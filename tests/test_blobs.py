@@ -678,7 +678,8 @@ def test_a_page_stands_below_a_line_that_tells_the_next(run: Run) -> None:
 
     assert run("blob", "get", key, "--offset", "4", "--limit", "3").stdout == (
         f"{key} · characters 4 to 7 of 10000 · "
-        f"next: `mcp-state blob get {key} --offset 7 --limit 3` · person just now\n456\n{scope(1)}\n"
+        f"next: `mcp-state blob get {key} --offset 7 --limit 3` · person just now\n"
+        f"456\n{scope(1)}\n"
     )
     page = run("blob", "get", key, "--limit", "9").stdout
     assert page.startswith(f"{key} · characters 0 to 9 of 10000 · ")

@@ -184,6 +184,7 @@ COUNTING = {
     "thread_list of what is due": 8_500,
     "fact_list": 7_500,
     "fact_list of what is due": 7_500,
+    "what a subagent is told": 24_500,
     "page: overview": 16_000,
     "page: facts": 7_500,
 }

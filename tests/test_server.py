@@ -489,8 +489,13 @@ async def test_the_resources_show_what_the_tools_show(client: Client, call: Call
     await call("memory_set", key="a b/ü", value="value")
     await call("thread_set", thread="t")
     listed = [str(r.uri) for r in (await client.list_resources()).resources]
-    assert listed == ["state://orient", "state://threads", "state://journal"]
-    for uri, tool in zip(listed, ("orient", "thread_list", "journal_tail"), strict=True):
+    assert listed == [
+        "state://orient",
+        "state://threads",
+        "state://journal",
+        "ui://mcp-state/board",
+    ]
+    for uri, tool in zip(listed[:3], ("orient", "thread_list", "journal_tail"), strict=True):
         (content,) = (await client.read_resource(uri)).contents
         assert isinstance(content, types.TextResourceContents)
         assert content.text == await call(tool)
