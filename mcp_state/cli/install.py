@@ -257,7 +257,7 @@ def _with_tools(wish: Wish, allow_writes: bool) -> Wish:
     from mcp_state import toolset
 
     found = plan.current(wish, files.read) or {}
-    options = {**options_of(found.get("args", [])), **wish.options}
+    options = {**options_of(found), **wish.options}
     tools = toolset.load(options.get("--toolset", "coding")).tools
     reading = tuple(spec.name for spec in tools if not spec.writes)
     writing = tuple(spec.name for spec in tools if spec.writes) if allow_writes else ()
@@ -298,11 +298,24 @@ def _carry_out(planned: Callable[[], list[plan.Change]]) -> list[words.Changed]:
                 done.append(words.changed(change, str(backup or "")))
         except files.Moved:
             continue
+        except ConfigRefused as problem:
+            raise _half(problem, done) from None
     if not planned():
         return done
-    raise ConfigRefused(
-        "the files change while they are edited",
-        "Close the client, then run this again.",
+    problem = ConfigRefused(
+        "the files change while they are edited", "Close the client, then run this again."
+    )
+    raise _half(problem, done)
+
+
+def _half(problem: ConfigRefused, done: Sequence[words.Changed]) -> ConfigRefused:
+    """The refusal in the middle of several files, with those that were changed before it."""
+    if not done:
+        return problem
+    changed = ", ".join(one.path for one in done)
+    return ConfigRefused(
+        problem.fact,
+        f"{problem.next_step} Changed before that: {changed}; the next run completes it.",
     )
 
 
