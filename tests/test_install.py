@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import json
 import os
 import stat
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -398,6 +399,32 @@ def test_a_dry_run_shows_the_difference_and_writes_nothing(home: Path, run: Run)
     assert tree(home) == before
 
 
+def test_in_a_large_file_only_the_lines_around_a_change_are_compared(
+    home: Path, run: Run, install: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Claude Code keeps the past of all projects beside the servers; difflib takes minutes."""
+    sizes: list[int] = []
+    compare = difflib.unified_diff
+
+    def counted(before: list[str], after: list[str], *rest: Any, **more: Any) -> Iterator[str]:
+        sizes.append(len(before))
+        return compare(before, after, *rest, **more)
+
+    past = {f"/p/{n}": {"n": n} for n in range(50)}
+    found = {"past": past, "mcpServers": {"docs": {"command": "docs"}}, "more": past}
+    path = write("claude-code", home, json.dumps(found, indent=2))
+    before = path.read_text().splitlines()
+    monkeypatch.setattr("difflib.unified_diff", counted)
+    shown = run("install", "claude-code", "--dry-run").output
+    monkeypatch.undo()
+    assert sizes[0] < 10
+
+    install("claude-code")
+    after = path.read_text().splitlines()
+    patch = [*compare(before, after, str(path), str(path), lineterm="")]
+    assert shown.splitlines()[: len(patch)] == patch
+
+
 @clients
 def test_print_shows_what_an_empty_file_would_become(
     client: str, home: Path, run: Run, install: Run
@@ -451,6 +478,7 @@ def test_claude_code_runs_the_tools_that_read_and_on_request_all(
     rules = json.loads(settings.read_text())["permissions"]["allow"]
     assert "mcp__state__journal_append" in rules
     assert len(rules) == len(set(rules)) == 25
+    assert "unasked, and the others too\n" in install("claude-code").output
 
     run("uninstall", "claude-code")
     assert settings.read_text() == '{"permissions": {"allow": ["Bash(ls)"], "deny": []}}'

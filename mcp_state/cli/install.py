@@ -22,7 +22,7 @@ from mcp_state.cli.output import print_result, print_text
 from mcp_state.errors import BadArgument, ConfigRefused, NotAnswered
 from mcp_state.install import files, plan
 from mcp_state.install.clients import CLIENTS, MINIMAL, START_LIMIT, Client, Place
-from mcp_state.install.parts import Wish, hooks_switch, options_of
+from mcp_state.install.parts import Wish, allows_writes, hooks_switch, options_of
 from mcp_state.install.proof import Proof, prove
 
 _TRIES = 3
@@ -162,8 +162,8 @@ def install(
     undo += ["--name", name] if name != "state" else []
     undo += ["--config", str(wish.config)] if wish.config else []
     undo += ["--instructions-file", str(wish.instructions)] if instructions_file else []
-    switch = hooks_switch(wish, lambda path: files.read(path) or "") if hooks else ""
-    notes = tuple(words.notes(wish, found, switch))
+    switch = hooks_switch(wish, _text) if hooks else ""
+    notes = tuple(words.notes(wish, found, switch, writes=allows_writes(wish, _text)))
     done = words.Done(client, changed, notes, shlex.join(undo))
     failed: NotAnswered | None = None
     if not no_proof:
@@ -334,6 +334,10 @@ def _snippets(wish: Wish) -> Iterator[str]:
         yield f"# {change.path}"
         yield (change.after or "").rstrip("\n")
         yield ""
+
+
+def _text(path: Path) -> str:
+    return files.read(path) or ""
 
 
 def _installed(wish: Wish) -> Mapping[str, Any]:

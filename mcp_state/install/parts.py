@@ -23,6 +23,7 @@ _VARIABLES = {
 }
 _EVENTS = tuple(("hooks", event) for event in hooks.EVENTS)
 _SWITCH = ("features", "hooks")
+_ALLOWED = ("permissions", "allow")
 _POLICY_HEAD = "# Made by `mcp-state install gemini`"
 
 Text = Callable[[Path], str]
@@ -125,6 +126,24 @@ def hooks_switch(wish: Wish, text: Text) -> str:
     path = claude_home(wish.place) / "settings.json"
     off = jsonc.read(text(path), ("disableAllHooks",))
     return f"disableAllHooks in {path}" if off is True else ""
+
+
+def allows_writes(wish: Wish, text: Text) -> bool:
+    """Whether the client runs tools that write without asking, from this installation or before."""
+    if wish.client.name == "gemini":
+        policy = text(_policy(wish))
+        return policy.startswith(_POLICY_HEAD) and "readOnlyHint" not in policy
+    if wish.client.name != "claude-code":
+        return False
+    settings = text(claude_home(wish.place) / "settings.json")
+    server = f"mcp__{wish.name}"
+    reading = {f"{server}__{tool}" for tool in wish.reading}
+    rules = {one for one in _strings(jsonc.read(settings, _ALLOWED)) if _is_about(one, server)}
+    return not rules <= reading
+
+
+def _is_about(rule: object, server: str) -> bool:
+    return rule == server or str(rule).startswith(f"{server}__")
 
 
 def entry(wish: Wish, text: str) -> dict[str, Any] | None:
@@ -262,25 +281,25 @@ def _codex_hooks(wish: Wish, text: Text) -> list[Part]:
 
 
 def _claude_settings(wish: Wish, text: Text) -> list[Part]:
-    path, server = ("permissions", "allow"), f"mcp__{wish.name}"
+    server = f"mcp__{wish.name}"
     settings = claude_home(wish.place) / "settings.json"
 
     def allow(settings: str) -> str:
         for tool in (*wish.reading, *wish.writing):
-            allowed = set(_strings(jsonc.read(settings, path)))
+            allowed = set(_strings(jsonc.read(settings, _ALLOWED)))
             if not {f"{server}__{tool}", server, f"{server}__*"} & allowed:
-                settings = jsonc.append(settings, path, f"{server}__{tool}")
+                settings = jsonc.append(settings, _ALLOWED, f"{server}__{tool}")
         return settings
 
     def disallow(settings: str) -> str:
         found = entry(wish, text(wish.file))
         if found is not None and not is_ours(found):
             return settings  # they are about a server of somebody else
-        allowed: Any = jsonc.read(settings, path)
+        allowed: Any = jsonc.read(settings, _ALLOWED)
         rules = cast(list[Any], allowed) if isinstance(allowed, list) else []
         for at in reversed(range(len(rules))):
-            if rules[at] == server or str(rules[at]).startswith(f"{server}__"):
-                settings = jsonc.remove_item(settings, path, at)
+            if _is_about(rules[at], server):
+                settings = jsonc.remove_item(settings, _ALLOWED, at)
         return settings
 
     def put_hooks(settings: str) -> str:
@@ -288,15 +307,13 @@ def _claude_settings(wish: Wish, text: Text) -> list[Part]:
         return hooks.put(settings, _hook_lines(wish, text, there))
 
     return [
-        Part(settings, "permissions", allow, disallow, (path,)),
+        Part(settings, "permissions", allow, disallow, (_ALLOWED,)),
         Part(settings, "hooks", put_hooks, hooks.remove, _EVENTS, shared=True),
     ]
 
 
 def _gemini_policy(wish: Wish) -> Part:
     """A file of our own, with the rule by which tools run without being asked for."""
-    suffix = "" if wish.name == "state" else f"-{wish.name}"
-    path = gemini_home(wish.place) / "policies" / f"mcp-state{suffix}.toml"
 
     def put(text: str) -> str:
         if text and not text.startswith(_POLICY_HEAD):
@@ -314,7 +331,15 @@ def _gemini_policy(wish: Wish) -> Part:
             "priority = 100\n"
         )
 
-    return Part(path, "policy", put, lambda text: "" if text.startswith(_POLICY_HEAD) else text)
+    def remove(text: str) -> str:
+        return "" if text.startswith(_POLICY_HEAD) else text
+
+    return Part(_policy(wish), "policy", put, remove)
+
+
+def _policy(wish: Wish) -> Path:
+    suffix = "" if wish.name == "state" else f"-{wish.name}"
+    return gemini_home(wish.place) / "policies" / f"mcp-state{suffix}.toml"
 
 
 def _strings(found: Any) -> list[str]:
