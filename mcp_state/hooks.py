@@ -267,7 +267,9 @@ def _left(thing: Thread | Run, mine: InHand, now: datetime) -> str:
     if isinstance(thing, Run):
         ends = [f"step_end(run_id={named}, step={quoted(step)}, ok=…)" for step, _ in mine.steps]
         calls = [*ends, f'run_checkpoint(run_id={named}, state="…", next_action="…")']
-        since = f"nothing was kept of it since it was last worked on {ago(thing.touched_at, now)}"
+        since = (
+            f"no checkpoint and no word since it was last worked on {ago(thing.touched_at, now)}"
+        )
         return f"- run {name(thing.name)}: {since} -> {', '.join(calls)}, or run_finish"
     assert thing.lease is not None
     end, token = until(thing.lease.until, now), thing.lease.token

@@ -15,6 +15,7 @@ import pytest
 from test_orient_runs import make_repository
 
 from mcp_state import open_store
+from mcp_state.calls import COMMANDS
 
 PROGRAM = str(Path(sys.executable).with_name("mcp-state"))
 UNHURRIED = (
@@ -88,6 +89,28 @@ def test_the_packet_is_one_line_of_json_and_the_end_is_held_back_once(hook: Hook
     assert output["decision"] == "block"
     assert said(hook("stop")) == (0, None, "")
     assert hook("pre-compact").stdout.startswith(b"mcp-state keeps the state of this work outside")
+
+
+async def test_a_hook_names_tools_and_never_their_commands(hook: Hook, path: str) -> None:
+    """Although it is a command: a model with the tools reads it."""
+    async with open_store(path, project="acme", agent="codex", session="s1") as state:
+        for n in range(30):
+            await state.threads.set(f"t{n}", status="blocked", waiting_on="review")
+            await state.facts.record(f"f{n}", "It holds.", check="true")
+            await state.memory.set(f"plan{n}", "Look closer. " * 50)
+        await state.runs.begin("Reindex", run="reindex")
+        await state.steps.begin("reindex", "1")
+        await state.threads.set("import")
+        await state.threads.claim("import")
+    async with open_store(path, project="acme", agent="claude", session="s2") as state:
+        await state.journal.append("x" * 3000)
+
+    compacted = b'{"session_id":"s1","source":"compact"}'
+    told = [hook("session-start"), hook("session-start", stdin=compacted), hook("pre-compact")]
+    told += [hook("stop"), hook("subagent-start", stdin=b'{"agent_id":"a1"}')]
+    assert all(b"thread" in one.stdout for one in told)
+    commands = {f"mcp-state {one.words}".encode() for one in COMMANDS.values()}
+    assert [word for one in told for word in commands if word in one.stdout] == []
 
 
 def test_input_that_is_none_or_garbage_or_endless_is_no_failure(hook: Hook) -> None:

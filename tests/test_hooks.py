@@ -338,7 +338,7 @@ async def test_a_run_that_was_left_in_the_middle_is_told_once_until_its_next_che
 
     assert reason(await hook("stop")) == [
         STOP,
-        "- run reindex: nothing was kept of it since it was last worked on 3 min ago -> "
+        "- run reindex: no checkpoint and no word since it was last worked on 3 min ago -> "
         'step_end(run_id="reindex", step="1", ok=…), run_checkpoint(run_id="reindex", state="…", '
         'next_action="…"), or run_finish',
     ]
@@ -351,7 +351,7 @@ async def test_a_run_that_was_left_in_the_middle_is_told_once_until_its_next_che
     await state.steps.begin("reindex", "3")
     await state.steps.end("reindex", "3", False, "red")
     assert reason(await hook("stop"))[1].startswith(
-        "- run reindex: nothing was kept of it since it was last worked on just now -> "
+        "- run reindex: no checkpoint and no word since it was last worked on just now -> "
         "run_checkpoint("
     )
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
+import errno
 import json
 import os
 import stat
 import sys
 import tomllib
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +173,8 @@ def test_an_entry_of_others_under_our_name_is_refused(
     refused = install(client)
     assert refused.exit_code == 1
     assert refused.stderr == (
-        f"error: config_refused: {path}: the server 'state' there is not mcp-state, it runs npx. "
+        f"error: config_refused: {path}: the server 'state' there does not run "
+        "`mcp-state serve`, but npx. "
         "Nothing was written. Choose another name with --name NAME, or remove it first.\n"
     )
     assert tree(home) == {CONFIGS[client]: foreign(client).encode()}
@@ -271,6 +276,46 @@ def test_nothing_is_written_if_one_of_several_files_is_refused(home: Path, insta
     assert tree(home) == before
 
 
+def test_what_is_no_regular_file_is_refused(home: Path, install: Run) -> None:
+    """A pipe would be waited for, and a device replaced."""
+    path = home / CONFIGS["cursor"]
+    path.parent.mkdir()
+    for make in (os.mkfifo, os.mkdir, partial(os.symlink, "/dev/null")):
+        make(path)
+        refused = install("cursor")
+        assert refused.stderr == (
+            f"error: config_refused: {path} is no regular file. Nothing was written. Move it away, "
+            "or name another file.\n"
+        )
+        (path.rmdir if path.is_dir() else path.unlink)()
+
+
+def test_a_failure_in_the_middle_tells_what_was_changed_and_leaves_no_half(
+    home: Path, install: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = home / ".claude/settings.json"
+    settings.parent.mkdir()
+    settings.write_text("{}")
+    monkeypatch.setattr(files.os, "fsync", full_disk_for(settings.parent))
+    refused = install("claude-code")
+    assert refused.exit_code == 1
+    assert refused.stderr == (
+        f"error: config_refused: {settings}: No space left on device. It was left as it was. "
+        "Correct that, or write by hand what --print shows. Changed before that: "
+        f"{home / CONFIGS['claude-code']}; the next run completes it.\n"
+    )
+    assert [one.name for one in settings.parent.iterdir()] == ["settings.json"]
+    assert settings.read_text() == "{}"
+
+
+def full_disk_for(directory: Path) -> Callable[[int], None]:
+    def fsync(handle: int) -> None:
+        if os.readlink(f"/proc/self/fd/{handle}").startswith(str(directory)):
+            raise OSError(errno.ENOSPC, "")
+
+    return fsync
+
+
 def test_what_somebody_writes_meanwhile_is_not_overwritten(
     home: Path, install: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,6 +399,32 @@ def test_a_dry_run_shows_the_difference_and_writes_nothing(home: Path, run: Run)
     assert tree(home) == before
 
 
+def test_in_a_large_file_only_the_lines_around_a_change_are_compared(
+    home: Path, run: Run, install: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Claude Code keeps the past of all projects beside the servers; difflib takes minutes."""
+    sizes: list[int] = []
+    compare = difflib.unified_diff
+
+    def counted(before: list[str], after: list[str], *rest: Any, **more: Any) -> Iterator[str]:
+        sizes.append(len(before))
+        return compare(before, after, *rest, **more)
+
+    past = {f"/p/{n}": {"n": n} for n in range(50)}
+    found = {"past": past, "mcpServers": {"docs": {"command": "docs"}}, "more": past}
+    path = write("claude-code", home, json.dumps(found, indent=2))
+    before = path.read_text().splitlines()
+    monkeypatch.setattr("difflib.unified_diff", counted)
+    shown = run("install", "claude-code", "--dry-run").output
+    monkeypatch.undo()
+    assert sizes[0] < 10
+
+    install("claude-code")
+    after = path.read_text().splitlines()
+    patch = [*compare(before, after, str(path), str(path), lineterm="")]
+    assert shown.splitlines()[: len(patch)] == patch
+
+
 @clients
 def test_print_shows_what_an_empty_file_would_become(
     client: str, home: Path, run: Run, install: Run
@@ -407,6 +478,7 @@ def test_claude_code_runs_the_tools_that_read_and_on_request_all(
     rules = json.loads(settings.read_text())["permissions"]["allow"]
     assert "mcp__state__journal_append" in rules
     assert len(rules) == len(set(rules)) == 25
+    assert "unasked, and the others too\n" in install("claude-code").output
 
     run("uninstall", "claude-code")
     assert settings.read_text() == '{"permissions": {"allow": ["Bash(ls)"], "deny": []}}'
@@ -561,6 +633,26 @@ def test_an_entry_made_by_hand_gets_the_store_and_keeps_the_rest(home: Path, ins
     store = str(home / ".local/share/mcp-state/state.db")
     args = ["serve", "--trace", "--db", store, "--agent", "cursor"]
     assert entry("cursor", home) == {"command": PROGRAM, "args": args, "env": {"A": "1"}}
+
+
+def test_a_store_and_an_agent_that_an_entry_names_in_another_way_stay(
+    home: Path, install: Run
+) -> None:
+    """By variables, as `claude mcp add -e` writes them, and as `--db=PATH`."""
+    variables = {"MCP_STATE_DB": "/mine.db", "MCP_STATE_AGENT": "bob", "MCP_STATE_PROJECT": "acme"}
+    given = {"command": "mcp-state", "args": ["serve"], "env": variables}
+    write("claude-code", home, json.dumps({"mcpServers": {"state": given}}))
+    install("claude-code", "--hooks")
+    assert entry("claude-code", home) == {**given, "command": PROGRAM}
+    hooks = json.loads((home / ".claude/settings.json").read_text())["hooks"]
+    words = "hook stop --db /mine.db --agent bob --project acme"
+    assert hooks["Stop"][0]["hooks"][0]["command"] == f"{PROGRAM} {words}"
+
+    equal = {"command": "mcp-state", "args": ["serve", "--db=/my=1.db", "--agent=bob"]}
+    write("cursor", home, json.dumps({"mcpServers": {"state": equal}}))
+    install("cursor", "--agent", "eve")
+    args = ["serve", "--db", "/my=1.db", "--agent", "eve"]
+    assert entry("cursor", home) == {"command": PROGRAM, "args": args}
 
 
 def test_a_server_that_is_switched_off_stays_so_and_is_told(home: Path, install: Run) -> None:

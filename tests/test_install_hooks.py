@@ -77,13 +77,50 @@ def test_hooks_work_on_the_store_and_project_of_the_server(
 ) -> None:
     install(client, "--project", "acme")
     install(client, "--hooks")
-    install(client, "--agent", "me")
-    assert "--agent me" not in hooks_in(home, client)["Stop"][0]["hooks"][0]["command"]
-
     install(client, "--hooks", "--agent", "me")
     store = str(home / ".local/share/mcp-state/state.db")
     words = [PROGRAM, "hook", "stop", "--db", store, "--agent", "me", "--project", "acme"]
     assert shlex.split(hooks_in(home, client)["Stop"][0]["hooks"][0]["command"]) == words
+
+
+@both
+def test_hooks_that_are_there_follow_the_server_without_being_asked_for(
+    client: str, home: Path, install: Run
+) -> None:
+    """Else they would tell of another store, or run a program that is gone."""
+    install(client, "--hooks")
+    path = home / FILES[client]
+    found = json.loads(path.read_text())
+    del found["hooks"]["PreCompact"]  # a person did not want it
+    path.write_text(json.dumps(found))
+
+    install(client, "--db", "/new.db")
+    assert hooks_in(home, client).keys() == EVENTS.keys() - {"PreCompact"}
+    for event, groups in hooks_in(home, client).items():
+        words = [PROGRAM, "hook", EVENTS[event], "--db", "/new.db", "--agent", client]
+        assert groups[0]["hooks"][0]["command"] == shlex.join(words)
+    if client == "codex":
+        config = (home / ".codex/config.toml").read_text()
+        assert "new.db" in config
+        assert hooks.trust(config, str(path), hooks_in(home, client), anew=True) == config
+
+    before = hooks_in(home, client)
+    install(client, "--name", "second", "--db", "/other.db")
+    assert hooks_in(home, client) == before
+
+
+@both
+def test_hooks_of_no_known_form_are_no_obstacle_for_what_is_not_about_them(
+    client: str, home: Path, run: Run, install: Run
+) -> None:
+    path = home / FILES[client]
+    path.parent.mkdir()
+    for odd in ('{"Stop": {}}', '{"Stop": null}', "[]", "null", '{"Stop": ["x", {"hooks": "y"}]}'):
+        path.write_text(f'{{"hooks": {odd}}}')
+        before = tree(home)
+        assert install(client).exit_code == 0
+        assert run("uninstall", client).exit_code == 0
+        assert tree(home) == before
 
 
 @both
@@ -178,7 +215,7 @@ def test_the_hash_is_the_one_that_codex_computes() -> None:
         ]
         for event, word in EVENTS.items()
     }
-    config = tomllib.loads(hooks.trust("", "/c/hooks.json", found))
+    config = tomllib.loads(hooks.trust("", "/c/hooks.json", found, anew=True))
     known = {
         "session_start": "03d490e252bd650cf22f3e9d17003400f2d204377b0a06b92e73437fc4b70730",
         "pre_compact": "5e17b2766817afb73bb174124dad429d28eb683e9908a4f70560dbb20dde34ca",
@@ -285,7 +322,7 @@ def test_a_broken_file_of_hooks_is_named(home: Path, run: Run, install: Run) -> 
     path = home / ".codex/hooks.json"
     path.parent.mkdir()
     path.write_text('{"hooks": {"Stop": 1}}')
-    assert f"{path}: hooks.Stop is not a list" in install("codex", "--hooks").stderr
+    assert f"{path}: line 1: hooks.Stop is not a list" in install("codex", "--hooks").stderr
     path.write_text('{"hooks": ')
     for refused in (install("codex", "--hooks"), run("uninstall", "codex")):
         assert refused.exit_code == 1

@@ -6,7 +6,7 @@ import json
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcp_state.errors import ConfigRefused
@@ -38,6 +38,8 @@ LEAVES = (
     | st.sampled_from(("//", "/* */", "}", '"', "\\"))
     | st.floats(allow_nan=False, allow_infinity=False)
 )
+
+unhurried = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite
@@ -88,12 +90,13 @@ def plain(text: str) -> Any:
     return json.loads("".join(out))
 
 
+@unhurried
 @given(documents())
 def test_a_document_is_read_as_python_reads_it_without_comments(text: str) -> None:
     assert jsonc.parse(text).data == plain(text)
 
 
-@settings(max_examples=150)
+@unhurried
 @given(documents())
 def test_an_entry_comes_and_goes_without_another_byte(text: str) -> None:
     servers = plain(text).get("mcpServers", {})
@@ -109,7 +112,7 @@ def test_an_entry_comes_and_goes_without_another_byte(text: str) -> None:
     assert jsonc.prune(jsonc.remove(edited, PATH), PATH[:1], text) == text
 
 
-@settings(max_examples=150)
+@unhurried
 @given(documents())
 def test_what_is_removed_takes_nothing_else_with_it(text: str) -> None:
     wanted = plain(text)
@@ -120,7 +123,7 @@ def test_what_is_removed_takes_nothing_else_with_it(text: str) -> None:
     assert plain(jsonc.remove(text, PATH)) == wanted
 
 
-@settings(max_examples=150)
+@unhurried
 @given(documents(), st.data())
 def test_items_of_a_list_come_and_go(text: str, data: st.DataObject) -> None:
     found: Any = plain(text).get("a", [])

@@ -6,7 +6,7 @@ import tomllib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcp_state.errors import ConfigRefused
@@ -38,6 +38,8 @@ FIRST = st.sampled_from(
     )
 )
 
+unhurried = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
 
 @st.composite
 def documents(draw: st.DrawFn) -> str:
@@ -55,7 +57,7 @@ def plain(text: str) -> dict[str, Any] | None:
         return None
 
 
-@settings(max_examples=150)
+@unhurried
 @given(documents())
 def test_an_entry_comes_and_goes_without_another_byte(text: str) -> None:
     before = plain(text)

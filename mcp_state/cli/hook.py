@@ -16,6 +16,7 @@ from typing import Any, NoReturn, cast
 
 import click
 
+from mcp_state.calls import spoken
 from mcp_state.cli.common import ON_HOOK, Options, store_options
 from mcp_state.errors import StateError
 
@@ -27,7 +28,7 @@ _LONGEST_INPUT = 4 << 20
 
 
 class _NeverFails(click.Command):
-    """A command whose failures are one line on standard error."""
+    """A command that speaks to a model with the tools; its failures are one line on stderr."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the arguments; what is wrong with them is said."""
@@ -40,7 +41,8 @@ class _NeverFails(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; why it can't is said."""
         try:
-            return super().invoke(ctx)
+            with spoken("tools"):
+                return super().invoke(ctx)
         except Exception as problem:
             is_ours = isinstance(problem, StateError)
             _say(str(problem) if is_ours else f"{type(problem).__name__}: {problem}")

@@ -23,7 +23,7 @@ from mcp_state.cli.output import print_result, print_text
 from mcp_state.errors import BadArgument, ConfigRefused, NotAnswered
 from mcp_state.install import files, plan
 from mcp_state.install.clients import CLIENTS, MINIMAL, START_LIMIT, Client, Place
-from mcp_state.install.parts import Wish, hooks_switch, options_of
+from mcp_state.install.parts import Wish, allows_writes, hooks_switch, options_of
 from mcp_state.install.proof import Proof, prove
 
 _TRIES = 3
@@ -172,8 +172,8 @@ def install(
     undo += ["--name", name] if name != "state" else []
     undo += ["--config", str(wish.config)] if wish.config else []
     undo += ["--instructions-file", str(wish.instructions)] if instructions_file else []
-    switch = hooks_switch(wish, lambda path: files.read(path) or "") if hooks else ""
-    notes = tuple(words.notes(wish, found, switch))
+    switch = hooks_switch(wish, _text) if hooks else ""
+    notes = tuple(words.notes(wish, found, switch, writes=allows_writes(wish, _text)))
     done = words.Done(client, changed, notes, shlex.join(undo))
     failed: NotAnswered | None = None
     if not no_proof:
@@ -273,7 +273,7 @@ def _with_tools(wish: Wish, allow_writes: bool) -> Wish:
     from mcp_state import toolset
 
     found = plan.current(wish, files.read) or {}
-    options = {**options_of(found.get("args", [])), **wish.options}
+    options = {**options_of(found), **wish.options}
     tools = toolset.load(options.get("--toolset", "coding")).tools
     reading = tuple(spec.name for spec in tools if not spec.writes)
     writing = tuple(spec.name for spec in tools if spec.writes) if allow_writes else ()
@@ -314,11 +314,24 @@ def _carry_out(planned: Callable[[], list[plan.Change]]) -> list[words.Changed]:
                 done.append(words.changed(change, str(backup or "")))
         except files.Moved:
             continue
+        except ConfigRefused as problem:
+            raise _half(problem, done) from None
     if not planned():
         return done
-    raise ConfigRefused(
-        "the files change while they are edited",
-        "Close the client, then run this again.",
+    problem = ConfigRefused(
+        "the files change while they are edited", "Close the client, then run this again."
+    )
+    raise _half(problem, done)
+
+
+def _half(problem: ConfigRefused, done: Sequence[words.Changed]) -> ConfigRefused:
+    """The refusal in the middle of several files, with those that were changed before it."""
+    if not done:
+        return problem
+    changed = ", ".join(one.path for one in done)
+    return ConfigRefused(
+        problem.fact,
+        f"{problem.next_step} Changed before that: {changed}; the next run completes it.",
     )
 
 
@@ -337,6 +350,10 @@ def _snippets(wish: Wish) -> Iterator[str]:
         yield f"# {change.path}"
         yield (change.after or "").rstrip("\n")
         yield ""
+
+
+def _text(path: Path) -> str:
+    return files.read(path) or ""
 
 
 def _installed(wish: Wish) -> Mapping[str, Any]:

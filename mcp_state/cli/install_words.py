@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from mcp_state.install.clients import START_LIMIT, Client, store_packages
@@ -45,11 +46,28 @@ class Done:
 def changed(change: Change, backup: str = "", around: int = 0) -> Changed:
     """A change as it is told; with lines around it, as a unified diff."""
     before, after = ((text or "").splitlines() for text in (change.before, change.after))
+    start = max(0, _alike(before, after) - around)  # difflib is slow on large files
+    before, after = before[start:], after[start:]
+    end = max(0, _alike(reversed(before), reversed(after)) - around)
+    before, after = before[: len(before) - end], after[: len(after) - end]
     name = str(change.path)
     lines = [*difflib.unified_diff(before, after, name, name, lineterm="", n=around)]
-    if not around:
+    if around:
+        lines = [_moved(line, start) if line.startswith("@@") else line for line in lines]
+    else:
         lines = [line for line in lines[2:] if not line.startswith("@@")]
     return Changed(name, tuple(change.what), tuple(lines), backup, change.after is None)
+
+
+def _alike(before: Iterable[str], after: Iterable[str]) -> int:
+    """How many lines are the same at the beginning."""
+    pairs = zip(before, after, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _moved(hunk: str, lines: int) -> str:
+    """The head of a hunk, for a text that has some lines more before it."""
+    return re.sub(r"(?<=[-+])\d+", lambda found: str(int(found[0]) + lines), hunk)
 
 
 def told(done: Done, client: Client) -> Iterator[str]:
@@ -78,12 +96,13 @@ def told(done: Done, client: Client) -> Iterator[str]:
         yield f"to undo it: {done.undo}"
 
 
-def notes(wish: Wish, found: Mapping[str, Any], switch: str) -> Iterator[str]:
-    """What to know about the entry that is there now; `switch` turns the hooks off."""
+def notes(wish: Wish, found: Mapping[str, Any], switch: str, *, writes: bool) -> Iterator[str]:
+    """What to know about the entry that is there now.
+
+    `switch` turns the hooks off; `writes` is whether tools that write run unasked.
+    """
     client = wish.client
-    writing = (
-        "the others too" if wish.writing else "asks for the others; --allow-writes changes that"
-    )
+    writing = "the others too" if writes else "asks for the others; --allow-writes changes that"
     yield f"approval: {client.approval.format(writing=writing)}"
     if client.folder and "--project" not in found["args"]:
         yield (

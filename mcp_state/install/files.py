@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import stat
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 
 from mcp_state.errors import ConfigRefused
 
 _BACKUP = ".before-mcp-state"
+_OF_OTHERS = ("belongs to somebody else", 'sudo chown "$USER"')
 
 
 class Moved(Exception):
@@ -25,6 +28,11 @@ def read(path: Path) -> str | None:
         ConfigRefused: it cannot be read, or is no UTF-8.
     """
     try:
+        if path.exists() and not path.is_file():
+            raise ConfigRefused(
+                f"{path} is no regular file",
+                "Nothing was written. Move it away, or name another file.",
+            )
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
         return None
@@ -45,10 +53,12 @@ def check_writable(path: Path) -> None:
     """
     target = _target(path)
     if target.exists() and not (_mode(target) & 0o222 and os.access(target, os.W_OK)):
+        is_mine = target.stat().st_uid == os.geteuid()
+        fact, remedy = ("is read-only", "chmod u+w") if is_mine else _OF_OTHERS
         raise ConfigRefused(
-            f"{target} is read-only",
-            f"Nothing was written. Allow it (`chmod u+w {target}`), or write by hand what "
-            "--print shows.",
+            f"{target} {fact}",
+            f"Nothing was written. Allow it (`{remedy} {shlex.quote(str(target))}`), or write by "
+            "hand what --print shows.",
         )
     directory = target.parent
     while not directory.exists():
@@ -76,11 +86,12 @@ def write(path: Path, before: str | None, after: str | None, *, private: bool) -
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         backup = None if before is None or after is None else _back_up(path, target)
-        if after is None:
-            _unchanged(path, before)
-            target.unlink()
-        else:
-            _replace(path, target, before, after, private=private)
+        with _gone_on_failure(backup):
+            if after is None:
+                _unchanged(path, before)
+                target.unlink()
+            else:
+                _replace(path, target, before, after, private=private)
     except OSError as problem:
         raise _refused(path, problem) from None
     if read(path) != after:
@@ -100,7 +111,7 @@ def backups(path: Path) -> list[Path]:
 
 def _replace(path: Path, target: Path, before: str | None, after: str, *, private: bool) -> None:
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
+    with _gone_on_failure(Path(name)):
         with os.fdopen(handle, "wb") as made:
             made.write(after.encode("utf-8"))
             made.flush()
@@ -115,15 +126,22 @@ def _replace(path: Path, target: Path, before: str | None, after: str, *, privat
             os.chmod(name, 0o644)
         _unchanged(path, before)
         os.replace(name, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
     directory = os.open(target.parent, os.O_RDONLY)
     try:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+@contextlib.contextmanager
+def _gone_on_failure(made: Path | None) -> Generator[None]:
+    """Leave no half of what is made inside, and nothing that it was made for."""
+    try:
+        yield
+    except BaseException:
+        if made is not None:
+            made.unlink(missing_ok=True)
+        raise
 
 
 def _unchanged(path: Path, before: str | None) -> None:
@@ -143,7 +161,7 @@ def _back_up(path: Path, target: Path) -> Path:
         except FileExistsError:
             number += 1
             continue
-        with os.fdopen(handle, "wb") as copy:
+        with _gone_on_failure(made), os.fdopen(handle, "wb") as copy:
             copy.write(data)
             copy.flush()
             os.fsync(copy.fileno())

@@ -21,7 +21,15 @@ EVENTS: Mapping[str, str] = {
 _SECONDS = 5  # the hook ends itself after two; the rest is for a slow shell
 _OURS = re.compile(r"""(?:^|[\s/\\'"])mcp[-_]state(?:\.exe)?['"]?\s+hook\s+([a-z-]+)""")
 
-Groups = Sequence[Mapping[str, Any]]
+
+def places(hooks: Any) -> dict[str, tuple[int, int]]:
+    """Where our hook for each event stands among these: the group, and the handler in it."""
+    found: dict[str, tuple[int, int]] = {}
+    for event in EVENTS:
+        place = next(_ours(_items(_get(hooks, event)), event), None)
+        if place is not None:
+            found[event] = place
+    return found
 
 
 def command(program: Sequence[str], event: str, options: Mapping[str, str]) -> str:
@@ -37,7 +45,7 @@ def put(text: str, commands: Mapping[str, str]) -> str:
     """The JSON with one hook of ours for each event."""
     for event, line in commands.items():
         path = ("hooks", event)
-        groups = _groups(jsonc.read(text, path), event)
+        groups = _items(jsonc.read(text, path))
         place = next(_ours(groups, event), None)
         if place is None:
             text = jsonc.append(text, path, _group(line))
@@ -52,7 +60,7 @@ def remove(text: str) -> str:
     for event in EVENTS:
         path = ("hooks", event)
         while True:
-            groups = _groups(jsonc.read(text, path), event)
+            groups = _items(jsonc.read(text, path))
             place = next(_ours(groups, event), None)
             if place is None:
                 break
@@ -75,8 +83,8 @@ def put_toml(text: str, commands: Mapping[str, str]) -> str:
     """The TOML with one hook of ours for each event."""
     for event, line in commands.items():
         found = toml.read(text, ("hooks",))
-        if event in _places(found):
-            at, handler = _places(found)[event]
+        if event in places(found):
+            at, handler = places(found)[event]
             if found[event][at]["hooks"][handler]["command"] == line:
                 continue
             text = _remove_toml_event(text, event)
@@ -88,20 +96,22 @@ def put_toml(text: str, commands: Mapping[str, str]) -> str:
 def remove_toml(text: str) -> str:
     """The TOML without hooks of ours."""
     for event in EVENTS:
-        while event in _places(toml.read(text, ("hooks",))):
+        while event in places(toml.read(text, ("hooks",))):
             text = _remove_toml_event(text, event)
     return text
 
 
-def trust(config: str, file: str, hooks: Any) -> str:
+def trust(config: str, file: str, hooks: Any, *, anew: bool) -> str:
     """The configuration of Codex that trusts our hooks among these, which stand in a file.
 
-    It runs no hook that is not trusted, and says nothing about it.
+    It runs no hook that is not trusted, and says nothing about it. If not `anew`, those that are
+    trusted stay so as they are now.
     """
-    for event, (at, handler) in _places(hooks).items():
-        key = _trust_key(file, event, at, handler)
-        hashed = _trusted_hash(event, hooks[event][at], handler)
-        config = toml.put(config, ("hooks", "state", key), {"trusted_hash": hashed})
+    for event, (at, handler) in places(hooks).items():
+        path = ("hooks", "state", _trust_key(file, event, at, handler))
+        if anew or toml.read(config, path) is not None:
+            hashed = _trusted_hash(event, hooks[event][at], handler)
+            config = toml.put(config, path, {"trusted_hash": hashed})
     return config
 
 
@@ -110,7 +120,7 @@ def distrust(config: str, file: str, hooks: Any) -> str:
 
     The trust of a hook is kept by its place, so those behind ours move.
     """
-    for event, (at, handler) in _places(hooks).items():
+    for event, (at, handler) in places(hooks).items():
         path = ("hooks", "state", _trust_key(file, event, at, handler))
         config = toml.remove(config, path)
         alone = len(hooks[event][at]["hooks"]) == 1
@@ -122,19 +132,10 @@ def distrust(config: str, file: str, hooks: Any) -> str:
     return config
 
 
-def _places(hooks: Any) -> dict[str, tuple[int, int]]:
-    found: dict[str, tuple[int, int]] = {}
-    for event in EVENTS:
-        place = next(_ours(_groups(_get(hooks, event), event), event), None)
-        if place is not None:
-            found[event] = place
-    return found
-
-
 def _remove_toml_event(text: str, event: str) -> str:
     """The TOML without our hook for an event; with its group if it is alone in it."""
     hooks = toml.read(text, ("hooks",))
-    at, handler = _places(hooks)[event]
+    at, handler = places(hooks)[event]
     handlers = hooks[event][at]["hooks"]
     statements = [one for one in toml.scan(text) if one.header]
     heads = [one for one in statements if one.path == ("hooks", event)]
@@ -171,18 +172,7 @@ def _items(data: Any) -> list[Any]:
     return cast(list[Any], data) if isinstance(data, list) else []
 
 
-def _groups(found: Any, event: str) -> Groups:
-    if found is None:
-        return []
-    if not isinstance(found, list):
-        raise ConfigRefused(
-            f"hooks.{event} is not a list",
-            "Nothing was written. Correct it, then run this again.",
-        )
-    return cast(Groups, found)
-
-
-def _ours(groups: Groups, event: str) -> Iterator[tuple[int, int]]:
+def _ours(groups: Sequence[Any], event: str) -> Iterator[tuple[int, int]]:
     """The places of our hooks: the group, and the handler in it."""
     for at, group in enumerate(groups):
         for number, one in enumerate(_items(_get(group, "hooks"))):

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,8 +16,14 @@ from mcp_state.install.clients import Client, Place, claude_home, codex_home, ge
 
 _PROGRAM = re.compile(r"mcp[-_]state(?:\.exe)?")
 _OPTIONS = ("--db", "--agent", "--project", "--toolset")
+_VARIABLES = {
+    "MCP_STATE_DB": "--db",
+    "MCP_STATE_AGENT": "--agent",
+    "MCP_STATE_PROJECT": "--project",
+}
 _EVENTS = tuple(("hooks", event) for event in hooks.EVENTS)
 _SWITCH = ("features", "hooks")
+_ALLOWED = ("permissions", "allow")
 _POLICY_HEAD = "# Made by `mcp-state install gemini`"
 
 Text = Callable[[Path], str]
@@ -121,6 +128,24 @@ def hooks_switch(wish: Wish, text: Text) -> str:
     return f"disableAllHooks in {path}" if off is True else ""
 
 
+def allows_writes(wish: Wish, text: Text) -> bool:
+    """Whether the client runs tools that write without asking, from this installation or before."""
+    if wish.client.name == "gemini":
+        policy = text(_policy(wish))
+        return policy.startswith(_POLICY_HEAD) and "readOnlyHint" not in policy
+    if wish.client.name != "claude-code":
+        return False
+    settings = text(claude_home(wish.place) / "settings.json")
+    server = f"mcp__{wish.name}"
+    reading = {f"{server}__{tool}" for tool in wish.reading}
+    rules = {one for one in _strings(jsonc.read(settings, _ALLOWED)) if _is_about(one, server)}
+    return not rules <= reading
+
+
+def _is_about(rule: object, server: str) -> bool:
+    return rule == server or str(rule).startswith(f"{server}__")
+
+
 def entry(wish: Wish, text: str) -> dict[str, Any] | None:
     """The entry under the name of ours, whoever runs there."""
     read = toml.read if wish.client.toml else jsonc.read
@@ -142,13 +167,15 @@ def is_ours(found: Mapping[str, Any]) -> bool:
 
 def wanted_entry(wish: Wish, found: Mapping[str, Any] | None) -> dict[str, Any]:
     """The entry as it shall be; what a person changed in it stays."""
-    args = _strings((found or {}).get("args"))
-    served = args[args.index("serve") :] if "serve" in args else ["serve"]
-    for option, value in {**wish.defaults, **wish.options}.items():
-        if option not in served[:-1]:
-            served += [option, value]
-        elif option in wish.options:
+    found_args = _separate(_strings((found or {}).get("args")))
+    served = found_args[found_args.index("serve") :] if "serve" in found_args else ["serve"]
+    kept = options_of(found or {})
+    lacking = {one: value for one, value in wish.defaults.items() if one not in kept}
+    for option, value in {**lacking, **wish.options}.items():
+        if option in served[:-1]:
             served[served.index(option) + 1] = value
+        else:
+            served += [option, value]
     made = {"command": wish.program[0], "args": [*wish.program[1:], *served]}
     if found is not None:
         return made
@@ -157,9 +184,19 @@ def wanted_entry(wish: Wish, found: Mapping[str, Any] | None) -> dict[str, Any]:
     return {**kind, **made, **first}
 
 
-def options_of(args: Sequence[str]) -> dict[str, str]:
-    """The options that an entry gives to `serve`, which its hooks need too."""
-    return {one: args[at + 1] for at, one in enumerate(args[:-1]) if one in _OPTIONS}
+def options_of(found: Mapping[str, Any]) -> dict[str, str]:
+    """What an entry gives to `serve`, as options; its hooks need that too."""
+    variables = found.get("env")
+    named = cast(dict[str, Any], variables) if isinstance(variables, dict) else {}
+    options = {option: str(named[one]) for one, option in _VARIABLES.items() if named.get(one)}
+    args = _separate(_strings(found.get("args")))
+    return options | {one: args[at + 1] for at, one in enumerate(args[:-1]) if one in _OPTIONS}
+
+
+def _separate(args: Sequence[str]) -> list[str]:
+    """The arguments with each option of ours apart from its value."""
+    ours = tuple(f"{option}=" for option in _OPTIONS)
+    return [word for one in args for word in (one.split("=", 1) if one.startswith(ours) else [one])]
 
 
 def _server(wish: Wish) -> Part:
@@ -168,7 +205,7 @@ def _server(wish: Wish) -> Part:
         if found is not None and not is_ours(found):
             runs = found.get("command") or found.get("url") or "something else"
             raise ConfigRefused(
-                f"the server {wish.name!r} there is not mcp-state, it runs {runs}",
+                f"the server {wish.name!r} there does not run `mcp-state serve`, but {runs}",
                 "Nothing was written. Choose another name with --name NAME, or remove it first.",
             )
         new = wanted_entry(wish, found)
@@ -190,11 +227,16 @@ def _server(wish: Wish) -> Part:
     return Part(wish.file, f"server {wish.name}", put, remove, containers)
 
 
-def _hook_lines(wish: Wish, text: Text) -> dict[str, str]:
-    """The command of each hook: it works on the store and the project of the server."""
-    found = entry(wish, text(wish.file)) or wanted_entry(wish, None)
-    options = options_of(_strings(found.get("args")))
-    return {one: hooks.command(wish.program, one, options) for one in hooks.EVENTS}
+def _hook_lines(wish: Wish, text: Text, there: Any) -> dict[str, str]:
+    """The command of each hook: it works on the store and the project of the server.
+
+    Those that are there follow the server also if none are asked for.
+    """
+    if not wish.hooks and has_others(wish, text(wish.file)):
+        return {}
+    options = options_of(entry(wish, text(wish.file)) or wanted_entry(wish, None))
+    wanted = hooks.EVENTS if wish.hooks else hooks.places(there)
+    return {one: hooks.command(wish.program, one, options) for one in wanted}
 
 
 def _codex_hooks(wish: Wish, text: Text) -> list[Part]:
@@ -222,62 +264,56 @@ def _codex_hooks(wish: Wish, text: Text) -> list[Part]:
     def put_inside(settings: str) -> str:
         if not hooks.in_toml(settings):
             return settings
-        return hooks.put_toml(settings, _hook_lines(wish, text))
+        return hooks.put_toml(settings, _hook_lines(wish, text, inside()))
 
     def put_outside(settings: str) -> str:
-        if hooks.in_toml(text(config)):
+        if wish.hooks and hooks.in_toml(text(config)):
             return hooks.remove(settings)
-        return hooks.put(settings, _hook_lines(wish, text))
+        return hooks.put(settings, _hook_lines(wish, text, outside()))
 
+    trust = with_each(partial(hooks.trust, anew=wish.hooks))
+    distrust = with_each(hooks.distrust)
     return [
-        Part(config, "hooks", put_inside, hooks.remove_toml, wanted=wish.hooks, shared=True),
-        Part(own, "hooks", put_outside, hooks.remove, _EVENTS, wanted=wish.hooks, shared=True),
-        Part(
-            config,
-            "trust of the hooks",
-            with_each(hooks.trust),
-            with_each(hooks.distrust),
-            wanted=wish.hooks,
-            shared=True,
-        ),
+        Part(config, "hooks", put_inside, hooks.remove_toml, shared=True),
+        Part(own, "hooks", put_outside, hooks.remove, _EVENTS, shared=True),
+        Part(config, "trust of the hooks", trust, distrust, shared=True),
     ]
 
 
 def _claude_settings(wish: Wish, text: Text) -> list[Part]:
-    path, server = ("permissions", "allow"), f"mcp__{wish.name}"
+    server = f"mcp__{wish.name}"
     settings = claude_home(wish.place) / "settings.json"
 
     def allow(settings: str) -> str:
         for tool in (*wish.reading, *wish.writing):
-            allowed = set(_strings(jsonc.read(settings, path)))
+            allowed = set(_strings(jsonc.read(settings, _ALLOWED)))
             if not {f"{server}__{tool}", server, f"{server}__*"} & allowed:
-                settings = jsonc.append(settings, path, f"{server}__{tool}")
+                settings = jsonc.append(settings, _ALLOWED, f"{server}__{tool}")
         return settings
 
     def disallow(settings: str) -> str:
         found = entry(wish, text(wish.file))
         if found is not None and not is_ours(found):
             return settings  # they are about a server of somebody else
-        allowed: Any = jsonc.read(settings, path)
+        allowed: Any = jsonc.read(settings, _ALLOWED)
         rules = cast(list[Any], allowed) if isinstance(allowed, list) else []
         for at in reversed(range(len(rules))):
-            if rules[at] == server or str(rules[at]).startswith(f"{server}__"):
-                settings = jsonc.remove_item(settings, path, at)
+            if _is_about(rules[at], server):
+                settings = jsonc.remove_item(settings, _ALLOWED, at)
         return settings
 
     def put_hooks(settings: str) -> str:
-        return hooks.put(settings, _hook_lines(wish, text))
+        there = jsonc.read(settings, ("hooks",))
+        return hooks.put(settings, _hook_lines(wish, text, there))
 
     return [
-        Part(settings, "permissions", allow, disallow, (path,)),
-        Part(settings, "hooks", put_hooks, hooks.remove, _EVENTS, wanted=wish.hooks, shared=True),
+        Part(settings, "permissions", allow, disallow, (_ALLOWED,)),
+        Part(settings, "hooks", put_hooks, hooks.remove, _EVENTS, shared=True),
     ]
 
 
 def _gemini_policy(wish: Wish) -> Part:
     """A file of our own, with the rule by which tools run without being asked for."""
-    suffix = "" if wish.name == "state" else f"-{wish.name}"
-    path = gemini_home(wish.place) / "policies" / f"mcp-state{suffix}.toml"
 
     def put(text: str) -> str:
         if text and not text.startswith(_POLICY_HEAD):
@@ -295,7 +331,15 @@ def _gemini_policy(wish: Wish) -> Part:
             "priority = 100\n"
         )
 
-    return Part(path, "policy", put, lambda text: "" if text.startswith(_POLICY_HEAD) else text)
+    def remove(text: str) -> str:
+        return "" if text.startswith(_POLICY_HEAD) else text
+
+    return Part(_policy(wish), "policy", put, remove)
+
+
+def _policy(wish: Wish) -> Path:
+    suffix = "" if wish.name == "state" else f"-{wish.name}"
+    return gemini_home(wish.place) / "policies" / f"mcp-state{suffix}.toml"
 
 
 def _strings(found: Any) -> list[str]:
