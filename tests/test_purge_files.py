@@ -153,6 +153,10 @@ async def test_copies_beside_the_store_are_searched_and_named(tmp_path: Path) ->
         "state.db.v2-2026-11-01.bak": "a copy made before the schema changed",
     }
     assert not purged.clean
+    assert purged.notes[0] == (
+        f"{tmp_path}/acme.jsonl (an export) holds it. Delete that file; if it is needed, export "
+        "anew."
+    )
     assert purged.notes[1] == (
         f"{tmp_path}/copy.sqlite (a store, or a copy of one) holds it. Delete that file if nobody "
         "needs it, or purge it as a store of its own (--db)."

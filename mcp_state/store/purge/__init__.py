@@ -21,7 +21,7 @@ from mcp_state.errors import BadArgument, NotFound
 from mcp_state.models import Purged, PurgedFile, PurgedPlace
 from mcp_state.store import opening
 from mcp_state.store.noun import Noun
-from mcp_state.store.purge.proof import OWN, WAL, files_of, readers, search
+from mcp_state.store.purge.proof import EXPORT, OWN, WAL, files_of, readers, search
 from mcp_state.store.purge.rewriting import Rewriting
 from mcp_state.store.purge.value import MARK, Value
 from mcp_state.store.purge.walking import Search
@@ -272,6 +272,8 @@ def _of_file(file: PurgedFile, left: _Found, dry_run: bool, emptied: bool) -> It
                 "number or a digest, or where names stand side by side. That does not come from "
                 "the text."
             )
+    elif file.what == EXPORT:
+        yield f"{file.path} ({file.what}) holds it. Delete that file; if it is needed, export anew."
     else:
         yield (
             f"{file.path} ({file.what}) holds it. Delete that file if nobody needs it, or purge "
