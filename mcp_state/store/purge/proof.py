@@ -20,6 +20,8 @@ from mcp_state.store.watch import MAGIC, shared
 STORE = "the store"
 WAL = "its write-ahead log"
 EXPORT = "an export"
+HALF_MADE = "half-made by a process that is at work, or was killed"
+OLD_SCHEMA = "a copy made before the schema changed"
 _FILES = {
     "": STORE,
     "-wal": WAL,
@@ -29,8 +31,8 @@ _FILES = {
 OWN = frozenset(_FILES.values())
 """What the files of the store itself are."""
 _BESIDE = (
-    ("*.new-*", "half-made by a process that is at work, or was killed"),
-    ("*.v*-*.bak", "a copy made before the schema changed"),
+    ("*.new-*", HALF_MADE),
+    ("*.v*-*.bak", OLD_SCHEMA),
     ("*.damaged-*", "moved aside by `mcp-state restore`"),
 )
 _APPLICATION_ID = b"MCPS"
