@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
 import select
+import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -149,8 +153,20 @@ def test_without_a_project_those_that_there_are_are_named(run: Run, folder: Path
     assert held_by_bytes(folder) == ["state.db"]
 
 
-def talk(environment: dict[str, str | None], *answers: str) -> tuple[int, str]:
-    """Purge on a terminal, giving these answers to what is asked; returns code and screen."""
+CTRL_C = "\x03"
+PROMPTS = (b"Text to purge:", b"[y/N]:")
+
+
+def talk(
+    environment: dict[str, str | None],
+    *answers: str,
+    prompts: tuple[bytes, ...] = PROMPTS,
+    watch: Callable[[], object] = lambda: None,
+) -> tuple[int, str]:
+    """Purge on a terminal, giving these answers to what is asked; returns code and screen.
+
+    `watch` is called after the last answer.
+    """
     given = {name: value for name, value in environment.items() if value is not None}
     ours, theirs = pty.openpty()
     child = subprocess.Popen(
@@ -162,7 +178,7 @@ def talk(environment: dict[str, str | None], *answers: str) -> tuple[int, str]:
         start_new_session=True,
     )
     os.close(theirs)
-    screen, waiting = b"", list(answers)
+    screen, seen, waiting = b"", 0, list(answers)
     deadline = time.monotonic() + PATIENCE
     while True:
         ready, _, _ = select.select([ours], [], [], deadline - time.monotonic())
@@ -174,9 +190,15 @@ def talk(environment: dict[str, str | None], *answers: str) -> tuple[int, str]:
         if not data:
             break
         screen += data
-        if waiting and screen.rstrip().endswith((b"Text to purge:", b"[y/N]:")):
-            os.write(ours, f"{waiting.pop(0)}\n".encode())
-            screen += b" "
+        asked = next((p for p in prompts if p in screen[seen:]), b"")
+        if waiting and asked:
+            seen = screen.index(asked, seen) + len(asked)
+            if (answer := waiting.pop(0)) == CTRL_C:
+                child.send_signal(signal.SIGINT)
+            else:
+                os.write(ours, f"{answer}\n".encode())
+            if not waiting:
+                watch()
     os.close(ours)
     return child.wait(PATIENCE), screen.decode()
 
@@ -196,4 +218,34 @@ def test_on_a_terminal_it_is_typed_unseen_and_confirmed(
     assert code == 0
     assert "stands there now (event 2)" in screen
     assert SECRET not in screen
+    assert held_by_bytes(folder) == []
+
+
+def test_ctrl_c_at_the_question_leaves_everything_as_it_is(
+    folder: Path, environment: dict[str, str | None]
+) -> None:
+    code, screen = talk(environment, SECRET, CTRL_C)
+    assert code == 130
+    assert "interrupted" not in screen
+    assert held_by_bytes(folder) == ["state.db"]
+
+
+def test_ctrl_c_during_the_purge_says_that_another_one_finishes_it(
+    folder: Path, environment: dict[str, str | None]
+) -> None:
+    other = sqlite3.connect(folder / "state.db", isolation_level=None)
+    with contextlib.closing(other):
+        other.execute("BEGIN IMMEDIATE")  # so that it waits
+        code, screen = talk(
+            environment,
+            *(SECRET, "y", CTRL_C),
+            prompts=(*PROMPTS, b"purging"),
+            watch=lambda: other.execute("ROLLBACK"),
+        )
+    assert code == 130
+    assert "note: interrupted; purge again: that finishes what was begun" in screen
+
+    code, screen = talk(environment, SECRET, "y")
+
+    assert code == 0
     assert held_by_bytes(folder) == []

@@ -60,6 +60,85 @@ def test_a_second_import_changes_nothing_and_says_so(run: Run, path: str, name: 
     assert contradictions(path) == []
 
 
+def test_a_secret_in_a_name_or_an_entry_is_not_repeated(run: Run, tmp_path: Path) -> None:
+    token = "ghp_" + "a1B2" * 9
+    comment = {"id": 1, "text": token, "author": "anna", "created_at": ""}
+    file = beads(tmp_path, issue(token), issue("b", token), issue("c", comments=[comment]))
+
+    result = run("import", str(file))
+
+    assert token not in result.output
+    assert [line.split(": not saved")[0] for line in result.stdout.splitlines()[2:5]] == [
+        "  issues.jsonl:1: thread",
+        "  issues.jsonl:2: thread b",
+        "  issues.jsonl:3: entry",
+    ]
+
+
+def test_ids_that_differ_in_case_alone_are_one_also_as_dependencies(
+    run: Run, path: str, tmp_path: Path
+) -> None:
+    def after(name: str, *needs: str) -> Json:
+        return issue(name, dependencies=[{"depends_on_id": n, "type": "blocks"} for n in needs])
+
+    file = beads(tmp_path, after("a", "B"), after("b", "C"), after("c", "A"))
+
+    taken = imported(run, file)
+
+    assert [(one["what"], one["why"]) for one in taken["not_taken"]] == [
+        ("c depends on A", "which waits for it: a circle")
+    ]
+    assert [thread(run, name)["depends_on"] for name in "abc"] == [["b"], ["c"], []]
+    assert counts(imported(run, file))[:2] == ({}, {})
+    assert contradictions(path) == []
+
+
+def test_a_long_chain_is_taken_in_time(run: Run, tmp_path: Path) -> None:
+    links = [[{"depends_on_id": f"{number + 1}"}] for number in range(1200)]
+    issues = [issue(str(n), dependencies=link) for n, link in enumerate(links)]
+    file = beads(tmp_path, *issues)
+    begun = time.process_time()
+
+    assert imported(run, file)["taken"] == {"thread": 1200}
+    assert time.process_time() - begun < 6
+
+
+def test_links_in_a_repository_are_not_followed_but_one_that_is_named_is(
+    run: Run, tmp_path: Path
+) -> None:
+    elsewhere, repository = tmp_path / "elsewhere", tmp_path / "repository"
+    (repository / ".beads").mkdir(parents=True)
+    elsewhere.mkdir()
+    beads(elsewhere, issue("theirs"))
+    (elsewhere / "private.md").write_text("---\nid: x\ntitle: theirs\n---\n")
+    (elsewhere / "memory.jsonl").write_text('{"type": "entity", "name": "x", "entityType": "y"}')
+    (repository / ".beads" / "issues.jsonl").symlink_to(elsewhere / "issues.jsonl")
+    (repository / "memory.jsonl").symlink_to(elsewhere / "memory.jsonl")
+    (repository / "config.yml").write_text("")
+    (repository / "tasks").symlink_to(elsewhere)
+
+    taken = imported(run, repository)
+
+    assert taken["format"] == "backlog"
+    assert (taken["taken"], taken["not_taken"]) == (
+        {},
+        [{"place": "tasks", "what": "a link", "why": "links are not followed"}],
+    )
+    for format in ("beads", "server-memory", "taskmaster"):
+        assert run("import", str(repository), "--from", format).exit_code == 2
+    (tmp_path / "link.jsonl").symlink_to(elsewhere / "issues.jsonl")
+    assert imported(run, tmp_path / "link.jsonl")["taken"] == {"thread": 1}
+
+
+def test_what_is_said_of_a_file_is_one_line_whatever_it_is_called(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "two\nlines.md").write_text("x")
+    (tmp_path / "more.md").write_text("x")
+    assert [line[:20] for line in run("import", str(tmp_path)).stdout.splitlines()[1:3]] == [
+        "not taken: 1",
+        "  two lines.md: bloc",
+    ]
+
+
 @pytest.mark.parametrize("name", ["beads", "taskmaster", "backlog", "server-memory"])
 def test_a_dry_run_says_the_same_and_writes_nothing(run: Run, path: str, name: str) -> None:
     wanted = imported(run, FILES / name, "--dry-run")
@@ -392,6 +471,7 @@ def test_what_may_be_several_things_is_asked_for(
         ("taskmaster", "t.json", b"[" * 100_000, "is no JSON: it is nested too deeply"),
         ("taskmaster", "t.json", b'{"a":\n"\xff"}', "is not in UTF-8: line 2, byte 7"),
         ("journal", "j.md", b"# nothing\n", "has no heading with a date"),
+        ("taskmaster", "t.json", b"9" * 5000, "is no JSON: a number has too many digits. Nothing"),
         ("beads", "b.jsonl", b"", "holds nothing that beads would have"),
         ("beads", "b.json", b"[{}", "is no JSON: Expecting ',' delimiter, line 1"),
     ],

@@ -153,10 +153,22 @@ async def test_copies_beside_the_store_are_searched_and_named(tmp_path: Path) ->
         "state.db.v2-2026-11-01.bak": "a copy made before the schema changed",
     }
     assert not purged.clean
+    assert purged.notes[0] == (
+        f"{tmp_path}/acme.jsonl (an export) holds it. Delete that file; if it is needed, export "
+        "anew."
+    )
     assert purged.notes[1] == (
         f"{tmp_path}/copy.sqlite (a store, or a copy of one) holds it. Delete that file if nobody "
         "needs it, or purge it as a store of its own (--db)."
     )
+    ends = {
+        name: next(n for n in purged.notes if n.startswith(f"{tmp_path}/{name} ")).split("it. ")[1]
+        for name in ("state.db.new-123", "state.db.v2-2026-11-01.bak")
+    }
+    assert ends == {
+        "state.db.new-123": "Delete that file if nothing is at work there.",
+        "state.db.v2-2026-11-01.bak": "Delete that file: all of it is in the store.",
+    }
     for name in holders:
         (tmp_path / name).unlink()
     async with store_at(path) as store:

@@ -8,7 +8,6 @@ import sys
 import click
 
 from mcp_state import render
-from mcp_state.api import State
 from mcp_state.cli.common import (
     ON_PROJECT,
     Options,
@@ -18,7 +17,7 @@ from mcp_state.cli.common import (
     store_options,
 )
 from mcp_state.cli.groups import Documented
-from mcp_state.cli.output import print_result, print_text, progress
+from mcp_state.cli.output import print_note, print_result, print_text, progress
 from mcp_state.errors import BadArgument, ProjectUnknown
 from mcp_state.models import Purged, Totals
 
@@ -58,6 +57,46 @@ def purge(
 
     This can't be undone. The exit code is 1 if a file still holds the text.
     """
+    asks = not (dry_run or yes)
+    _check(misplaced, reason, dry_run=dry_run, asks=asks)
+    text = _text()
+
+    async def work(*, only_look: bool) -> tuple[Purged, Totals]:
+        async with opened(options) as state:
+            if not every_project and not state.caller.project:
+                known = await known_projects(state)
+                raise ProjectUnknown(
+                    "nothing was purged: it is not known which project is meant; known are "
+                    f"{', '.join(known) or 'none'}"
+                )
+            with progress("searching" if only_look else "purging") as report:
+                done = await state.purge(
+                    text, reason, dry_run=only_look, every_project=every_project, progress=report
+                )
+            return done, state.totals
+
+    try:
+        if asks:
+            _ask(asyncio.run(work(only_look=True))[0])
+        done, totals = asyncio.run(work(only_look=dry_run))
+    except ProjectUnknown as problem:
+        raise ProjectUnknown(problem.fact, _CHOOSE) from None
+    except KeyboardInterrupt:
+        if not dry_run:
+            print_note("interrupted; purge again: that finishes what was begun")
+        raise
+    print_result(
+        done,
+        render.purged(done),
+        as_json=options.as_json,
+        totals=None if every_project else totals,
+    )
+    if not (done.clean or dry_run):
+        ctx.exit(1)
+
+
+def _check(misplaced: tuple[str, ...], reason: str, *, dry_run: bool, asks: bool) -> None:
+    """Refuse what can't be done, before the text is asked for."""
     if misplaced:
         raise BadArgument(
             "the text to purge is no argument: the history of the shell would keep it, and every "
@@ -69,45 +108,11 @@ def purge(
         raise BadArgument(
             "--reason is missing", "Say why, without the text itself; or look first: --dry-run."
         )
-    asks = not (dry_run or yes)
     if asks and not sys.stdin.isatty():
         raise BadArgument(
             "the text comes from standard input, where nobody can be asked",
             "Look first with --dry-run, then say --yes.",
         )
-    text = _text()
-
-    async def work() -> tuple[Purged, Totals]:
-        async with opened(options) as state:
-            if not every_project and not state.caller.project:
-                known = await known_projects(state)
-                raise ProjectUnknown(
-                    "nothing was purged: it is not known which project is meant; known are "
-                    f"{', '.join(known) or 'none'}"
-                )
-            if asks:
-                _ask(await _purged(state, "searching", dry_run=True))
-            done = await _purged(state, "purging", dry_run=dry_run)
-            return done, state.totals
-
-    async def _purged(state: State, title: str, *, dry_run: bool) -> Purged:
-        with progress(title) as report:
-            return await state.purge(
-                text, reason, dry_run=dry_run, every_project=every_project, progress=report
-            )
-
-    try:
-        done, totals = asyncio.run(work())
-    except ProjectUnknown as problem:
-        raise ProjectUnknown(problem.fact, _CHOOSE) from None
-    print_result(
-        done,
-        render.purged(done),
-        as_json=options.as_json,
-        totals=None if every_project else totals,
-    )
-    if not (done.clean or dry_run):
-        ctx.exit(1)
 
 
 def _text() -> str:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mcp_state.foreign import front_matter, notes
-from mcp_state.foreign.files import LONGEST_TEXT, Unreadable, read_text, walk
+from mcp_state.foreign.files import LONGEST_TEXT, Unreadable, file_in, read_text, walk
 from mcp_state.foreign.front_matter import Malformed, Value
 from mcp_state.foreign.records import Criterion, Source, Task, as_name
 from mcp_state.foreign.words import (
@@ -31,6 +31,7 @@ from mcp_state.store.text import one_line
 
 NAME = "backlog"
 _FOLDERS = ("tasks", "completed", "archive", "drafts")
+_CONFIG = ("config.yml", "config.yaml", "backlog.config.yml")
 _TEXTS = ("docs", "decisions", "milestones")
 _TOLD = frozenset((
     *("id", "title", "status", "assignee", "created_date", "updated_date", "labels", "priority"),
@@ -47,10 +48,10 @@ def suits(path: str) -> bool:
 
 
 def _folder(path: str) -> str:
-    for folder in (path, os.path.join(path, "backlog"), os.path.join(path, ".backlog")):
+    for inside in ("", "backlog", ".backlog"):
+        folder = os.path.join(path, inside) if inside else path
         tasks = os.path.isdir(os.path.join(folder, "tasks"))
-        config = ("config.yml", "config.yaml", "backlog.config.yml")
-        if tasks and any(os.path.isfile(os.path.join(folder, name)) for name in config):
+        if tasks and file_in(path, [os.path.join(inside, name) for name in _CONFIG]):
             return folder
     return ""
 
@@ -80,14 +81,12 @@ def read(path: str) -> Source:
 
 def _last_status(folder: str) -> str:
     """The status that the configuration lists last: it means done, whatever it is called."""
-    for name in ("config.yml", "config.yaml", "backlog.config.yml"):
-        try:
-            said = front_matter.parse(read_text(os.path.join(folder, name), LONGEST_TEXT))
-        except (Unreadable, Malformed):
-            continue
-        statuses = _several(said.get("statuses", ()))
-        return statuses[-1] if statuses else ""
-    return ""
+    try:
+        said = front_matter.parse(read_text(file_in(folder, _CONFIG), LONGEST_TEXT))
+    except (Unreadable, Malformed):
+        return ""
+    statuses = _several(said.get("statuses", ()))
+    return statuses[-1] if statuses else ""
 
 
 def _task(place: str, where: str, file: str, last: str) -> tuple[Task, str]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
-from mcp_state.foreign.files import Json, as_text, items_in, json_lines, text_in
+from mcp_state.foreign.files import Json, as_text, file_in, file_of, items_in, json_lines, text_in
 from mcp_state.foreign.records import Block, Entry, Source, Task, as_name, distinct
 from mcp_state.foreign.words import (
     criteria_for,
@@ -46,7 +46,7 @@ _NO_WORK = {
 def suits(path: str, first: Json | None) -> bool:
     """Whether a path looks like beads; `first` is the first line of a file of them."""
     if first is None:
-        return _file_in(path) != ""
+        return file_in(path, _places(path)) != ""
     if first.get("_type") in ("issue", "memory"):
         return True
     return {"id", "title", "created_at"} <= first.keys() and bool(
@@ -54,17 +54,14 @@ def suits(path: str, first: Json | None) -> bool:
     )
 
 
-def _file_in(folder: str) -> str:
-    places = [os.path.join(folder, ".beads", name) for name in _FILES]
-    if os.path.basename(os.path.abspath(folder)) == ".beads":
-        places += [os.path.join(folder, name) for name in _FILES]
-    return next((place for place in places if os.path.isfile(place)), "")
+def _places(folder: str) -> Sequence[str]:
+    is_theirs = os.path.basename(os.path.abspath(folder)) == ".beads"
+    return [*(os.path.join(".beads", name) for name in _FILES), *(_FILES if is_theirs else ())]
 
 
 def read(path: str) -> Source:
     """All issues, comments and memories of an export."""
-    if os.path.isdir(path):
-        path = _file_in(path) or os.path.join(path, _FILES[0])
+    path = file_of(path, _places(path))
     source = Source(NAME, path)
     issues: dict[str, tuple[str, Json]] = {}
     for place, item in json_lines(source, path):

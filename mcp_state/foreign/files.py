@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
 from mcp_state.errors import BadArgument
@@ -131,6 +131,11 @@ def decode(text: str) -> object:
         return cast(object, json.loads(text, parse_constant=_no_number))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    except json.JSONDecodeError:
+        raise
+    except ValueError as problem:
+        too_long = "set_int_max_str_digits" in str(problem)
+        raise ValueError("a number has too many digits" if too_long else str(problem)) from None
 
 
 def opened(path: str) -> bytes:
@@ -157,6 +162,9 @@ def walk(source: Source, folder: str, ending: str = ".md") -> Iterator[tuple[str
     """
     if not os.path.isdir(folder):
         return
+    if os.path.islink(folder) and folder != source.home:
+        source.leave(os.path.basename(folder), "a link", "links are not followed")
+        return
 
     def unread(problem: OSError) -> None:
         where = os.path.relpath(problem.filename or folder, folder)
@@ -177,6 +185,33 @@ def walk(source: Source, folder: str, ending: str = ".md") -> Iterator[tuple[str
                 source.leave(inside, "a file", f"its name does not end in {ending}")
             else:
                 yield inside, path
+
+
+def file_in(folder: str, names: Sequence[str]) -> str:
+    """The first of these that is a file inside the folder, no link leading to it; else nothing."""
+    real = os.path.realpath(folder)
+    places = (os.path.join(folder, name) for name in names if _is_inside(real, name))
+    return next((place for place in places if os.path.isfile(place)), "")
+
+
+def file_of(path: str, names: Sequence[str]) -> str:
+    """What was named, or if that is a folder the file in it.
+
+    Raises:
+        BadArgument: it has none of these.
+    """
+    found = file_in(path, names) if os.path.isdir(path) else path
+    if not found:
+        raise BadArgument(
+            f"{path} has no {' or '.join(names)} in it; links are not followed",
+            "Nothing was imported. Name the file itself.",
+        )
+    return found
+
+
+def _is_inside(folder: str, name: str) -> bool:
+    path = os.path.join(folder, name)
+    return os.path.realpath(path) == path
 
 
 def text_in(item: Json, *names: str) -> str:

@@ -6,19 +6,20 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from mcp_state.foreign.records import Task
+from mcp_state.store.text import fold
 
 
 def in_order(tasks: Sequence[Task]) -> tuple[Sequence[Task], Mapping[str, set[str]]]:
-    """The tasks in that order, and the links that would close a circle, by the task they are of.
+    """The tasks in that order, and the names (folded) that would close a circle, by their task.
 
     Of two tasks of one name the first is meant; the other follows it.
     """
-    by_name = {task.name: task for task in reversed(tasks)}
+    by_name = {fold(task.name): task for task in reversed(tasks)}
     circular: Mapping[str, set[str]] = defaultdict(set)
     finished: dict[str, bool] = {}
     ordered: list[Task] = []
     for first in tasks:
-        if by_name[first.name] is not first:
+        if by_name[fold(first.name)] is not first:
             ordered.append(first)
         elif first.name not in finished:
             finished[first.name] = False
@@ -34,9 +35,10 @@ def in_order(tasks: Sequence[Task]) -> tuple[Sequence[Task], Mapping[str, set[st
                     finished[other.name] = False
                     stack.append((other, _links(other, by_name)))
                 elif not finished[other.name]:
-                    circular[task.name].add(other.name)
+                    circular[task.name].add(fold(other.name))
     return ordered, circular
 
 
 def _links(task: Task, by_name: Mapping[str, Task]) -> Iterator[Task]:
-    return (by_name[name] for name in (*task.needs, *task.parts) if name in by_name)
+    names = map(fold, (*task.needs, *task.parts))
+    return (by_name[name] for name in names if name in by_name)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 from mcp_state.models import NotTaken, Status
-from mcp_state.store.text import LONGEST_NAME, one_line
+from mcp_state.store.text import LONGEST_NAME, credential_in, one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,15 @@ class Source:
 
     def leave(self, place: str, what: str, why: str) -> None:
         """Note what is not taken."""
-        self.left.append(NotTaken(one_line(place, 300), one_line(what, 120), why))
+        self.left.append(not_taken(place, what, why))
+
+
+def not_taken(place: str, what: str, why: str) -> NotTaken:
+    """What is not taken, each part of it in one line; a credential in its name is not repeated."""
+    if credential_in(what):
+        first = what.partition(" ")[0]
+        what = "one" if credential_in(first) else first
+    return NotTaken(one_line(place, 300), one_line(what, 120), one_line(why, 600))
 
 
 def as_name(text: str) -> str:

@@ -6,14 +6,13 @@ and from others. They are claims that nobody checked, and the block says so.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 
-from mcp_state.foreign.files import Json, as_text, items_in, json_lines
+from mcp_state.foreign.files import Json, as_text, file_in, file_of, items_in, json_lines
 from mcp_state.foreign.records import Block, Source, as_name
 
 NAME = "server-memory"
-_FILES = ("memory.jsonl", "memory.json")
+_FILE = "memory.jsonl"
 _CLAIMS = "Imported from server-memory; nobody checked it here."
 
 
@@ -33,15 +32,14 @@ class _Entity:
 def suits(path: str, first: Json | None) -> bool:
     """Whether a path looks like such a graph; `first` is the first line of a file of them."""
     if first is None:
-        return any(os.path.isfile(os.path.join(path, name)) for name in _FILES[:1])
+        return file_in(path, [_FILE]) != ""
     is_entity = first.get("type") == "entity" and {"name", "entityType"} <= first.keys()
     return is_entity or (first.get("type") == "relation" and {"from", "to"} <= first.keys())
 
 
 def read(path: str) -> Source:
     """All that the graph at a path holds."""
-    if os.path.isdir(path):
-        path = os.path.join(path, _FILES[0])
+    path = file_of(path, [_FILE])
     source = Source(NAME, path)
     entities: dict[str, _Entity] = {}
     for place, item in json_lines(source, path):

@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from mcp_state.api import State
 from mcp_state.errors import StateError
 from mcp_state.foreign.ordering import in_order
-from mcp_state.foreign.records import Block, Entry, Source, Task, distinct
+from mcp_state.foreign.records import Block, Entry, Source, Task, distinct, not_taken
 from mcp_state.foreign.words import sections
-from mcp_state.models import OPEN, NotTaken, Status, Taken
+from mcp_state.models import OPEN, Status, Taken
 from mcp_state.store.blobs import put_text
 from mcp_state.store.journal import append_entry
 from mcp_state.store.memory import set_block, version_of
@@ -147,7 +147,7 @@ class _Taking:
             self._leave(thing.place, f"{kind} {name}", problem.fact)
 
     def _leave(self, place: str, what: str, why: str) -> None:
-        self._not_taken.append(NotTaken(place, one_line(what, 120), " ".join(why.split())))
+        self._not_taken.append(not_taken(place, what, why))
 
     # What was taken before
 
@@ -327,7 +327,7 @@ class _Taking:
         missing: list[tuple[str, str]] = []
         for name in dict.fromkeys([*task.needs, *task.parts]):
             row = self._tx.one(THREAD, {"name": fold(name)})
-            if name in self._circular.get(task.name, ()):
+            if fold(name) in self._circular.get(task.name, ()):
                 missing.append((name, "which waits for it: a circle"))
             elif row is None or self._known("thread", name) is None:
                 missing.append((name, _NOT_TAKEN))

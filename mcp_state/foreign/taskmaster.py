@@ -10,7 +10,17 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from mcp_state.foreign.files import Json, Unreadable, as_text, items_in, read_json, refused, text_in
+from mcp_state.foreign.files import (
+    Json,
+    Unreadable,
+    as_text,
+    file_in,
+    file_of,
+    items_in,
+    read_json,
+    refused,
+    text_in,
+)
 from mcp_state.foreign.records import Source, Task, as_name
 from mcp_state.foreign.words import fact, origin, priority_of, sections, status_of
 from mcp_state.models import Status
@@ -27,13 +37,8 @@ _TOLD = frozenset((
 def suits(path: str, whole: object) -> bool:
     """Whether a path looks like TaskMaster; `whole` is its value, if it is a file of JSON."""
     if whole is None:
-        return _file_in(path) != ""
+        return file_in(path, _FILES) != ""
     return any(True for _ in _tagged(whole))
-
-
-def _file_in(folder: str) -> str:
-    places = (os.path.join(folder, name) for name in _FILES)
-    return next((place for place in places if os.path.isfile(place)), "")
 
 
 def read(path: str) -> Source:
@@ -42,8 +47,7 @@ def read(path: str) -> Source:
     Raises:
         BadArgument: the file can't be read, or holds no tasks.
     """
-    if os.path.isdir(path):
-        path = _file_in(path) or os.path.join(path, _FILES[0])
+    path = file_of(path, _FILES)
     source = Source(NAME, path)
     try:
         whole = read_json(path)
@@ -97,7 +101,9 @@ def _add(source: Source, place: str, before: str, item: object) -> None:
 
 def _checked(source: Source, place: str, item: object) -> Json | None:
     match item:
-        case {"id": int() | str(), "title": str(title)} if title.strip():
+        case {"id": int() | str() as number, "title": str(title)} if title.strip() and as_text(
+            number
+        ):
             return cast(Json, item)
         case _:
             source.leave(place, "a task", "it has no id or no title")

@@ -36,6 +36,7 @@ from mcp_state.store.thread_rows import (
 from mcp_state.store.transaction import Reading, Row, Writing
 from mcp_state.times import ago, duration, from_text, span, to_text, until
 
+_IS_NEEDED = "SELECT 1 FROM needs WHERE project = :project AND needed = :name LIMIT 1"
 _DEFAULT_RECHECK = timedelta(hours=24)
 _DEFAULT_PRIORITY = 5
 CLEARABLE = (
@@ -378,7 +379,8 @@ def wanted_needs(tx: Writing, shown: str, name: str, changes: Changes) -> set[st
         find_row(tx, one)
         needs.add(needed)
     links = {"": needs}
-    if found := path("", name, lambda one: links.get(one) or needs_of(tx, one)):
+    is_needed = tx.one(_IS_NEEDED, {"name": name}) is not None  # what is not closes no circle
+    if is_needed and (found := path("", name, lambda one: links.get(one) or needs_of(tx, one))):
         raise _circle([shown, *(stored_row(tx, step)["shown"] for step in found)])
     return None if needs == needs_of(tx, name) else needs
 

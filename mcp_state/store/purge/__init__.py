@@ -14,14 +14,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mcp_state.errors import BadArgument, NotFound
 from mcp_state.models import Purged, PurgedFile, PurgedPlace
 from mcp_state.store import opening
 from mcp_state.store.noun import Noun
-from mcp_state.store.purge.proof import OWN, WAL, files_of, readers, search
+from mcp_state.store.purge.proof import (
+    EXPORT,
+    HALF_MADE,
+    OLD_SCHEMA,
+    OWN,
+    WAL,
+    files_of,
+    readers,
+    search,
+)
 from mcp_state.store.purge.rewriting import Rewriting
 from mcp_state.store.purge.value import MARK, Value
 from mcp_state.store.purge.walking import Search
@@ -38,6 +47,12 @@ _REINDEX = "INSERT INTO search (search) VALUES ('rebuild')"
 _NEXT_EVENT = "SELECT last_event + 1 FROM projects WHERE id = :id"
 _LIVE = "SELECT id FROM projects WHERE merged_into IS NULL ORDER BY id"
 _SHOWN = "SELECT shown FROM projects WHERE id = :id"
+_WAY_OUT = "Delete that file if nobody needs it, or purge it as a store of its own (--db)."
+_WAYS_OUT: Mapping[str, str] = {
+    EXPORT: "Delete that file; if it is needed, export anew.",
+    OLD_SCHEMA: "Delete that file: all of it is in the store.",
+    HALF_MADE: "Delete that file if nothing is at work there.",
+}
 _LISTED = 100
 """Subjects that the event names; of more it tells the number."""
 
@@ -273,7 +288,4 @@ def _of_file(file: PurgedFile, left: _Found, dry_run: bool, emptied: bool) -> It
                 "the text."
             )
     else:
-        yield (
-            f"{file.path} ({file.what}) holds it. Delete that file if nobody needs it, or purge "
-            "it as a store of its own (--db)."
-        )
+        yield f"{file.path} ({file.what}) holds it. {_WAYS_OUT.get(file.what, _WAY_OUT)}"

@@ -19,6 +19,9 @@ from mcp_state.store.watch import MAGIC, shared
 
 STORE = "the store"
 WAL = "its write-ahead log"
+EXPORT = "an export"
+HALF_MADE = "half-made by a process that is at work, or was killed"
+OLD_SCHEMA = "a copy made before the schema changed"
 _FILES = {
     "": STORE,
     "-wal": WAL,
@@ -28,12 +31,12 @@ _FILES = {
 OWN = frozenset(_FILES.values())
 """What the files of the store itself are."""
 _BESIDE = (
-    ("*.new-*", "half-made by a process that is at work, or was killed"),
-    ("*.v*-*.bak", "a copy made before the schema changed"),
+    ("*.new-*", HALF_MADE),
+    ("*.v*-*.bak", OLD_SCHEMA),
     ("*.damaged-*", "moved aside by `mcp-state restore`"),
 )
 _APPLICATION_ID = b"MCPS"
-_EXPORT = b'{"mcp_state_export"'
+_BEGINS_EXPORT = b'{"mcp_state_export"'
 _AT_ONCE = 1 << 20
 _READ_LOCKS = range(123, 128)
 """The bytes of a -shm that readers lock."""
@@ -69,7 +72,7 @@ def _what_is(file: str, store: str) -> str:
         return ""
     if head.startswith(MAGIC) and head[68:72] == _APPLICATION_ID:
         return "a store, or a copy of one"
-    return "an export" if head.startswith(_EXPORT) else ""
+    return EXPORT if head.startswith(_BEGINS_EXPORT) else ""
 
 
 def readers(path: str) -> str:
