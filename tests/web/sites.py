@@ -50,9 +50,9 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def serving(db: Path, project: str) -> Generator[Site]:
+def serving(db: Path, project: str, *options: str) -> Generator[Site]:
     """Serve a store until the block ends."""
-    command = [*COMMAND, "web", "--no-open", "--db", str(db), "--project", project]
+    command = [*COMMAND, "web", "--no-open", "--db", str(db), "--project", project, *options]
     with subprocess.Popen(
         command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:

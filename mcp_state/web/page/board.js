@@ -4,7 +4,8 @@
  *   views            names of the views that it can answer; the page offers only these
  *   get(view, params)  a promise of the answer; rejects with a Refusal, or a Lost
  *   do(deed, body)     the same, for what people do and agents must not; `body.project` says where
- *   live(hears)        calls hears({event}) on every change, hears({lost}) on a lost connection
+ *   live(hears)        calls hears({event}) on every change, hears({lost}) on a lost connection,
+ *                    hears({error}) when nothing can be read; it answers whether it asks anew
  *   isLive             whether it tells of each change by itself; otherwise one can ask again
  * By default it is the server that served the page. A document that holds the page and is no page
  * of that server (an app inside a chat) sets `globalThis.boardSource` before this script runs. To
@@ -33,6 +34,7 @@ function serverSource() {
     } catch {
       throw new Lost("The page can't reach the server.");
     }
+    if (response.status === 403) throw new Lost("The server has another key by now.");
     let body = null;
     try {
       body = await response.json();
@@ -78,9 +80,8 @@ function serverSource() {
         stream?.close();
         stream = new EventSource(`api/live${query({ project: route.project })}`);
         stream.onopen = () => hears({ isFound: true });
-        stream.addEventListener("change", (message) => {
-          hears({ event: Number.parseInt(message.data.replace(/\D+/g, ""), 10) || 0 });
-        });
+        for (const kind of ["change", "problem"])
+          stream.addEventListener(kind, ({ data }) => hears(JSON.parse(data)));
         stream.onerror = () => {
           stream.close();
           waiting = setTimeout(open, 2000);
@@ -1171,6 +1172,7 @@ function entry(e) {
 
 /* ---- Runs ----------------------------------------------------------------------------------- */
 
+const MOST_RUNS = 2000;
 const RUN_STATUS = ["open", "completed", "failed", "abandoned"];
 const RUN_MARK = { open: "active", completed: "done", failed: "refuted", abandoned: "dropped" };
 const runMark = (run) => mark(RUN_MARK[run.status] ?? "dropped", run.status);
@@ -1223,7 +1225,8 @@ function runRow(r) {
 
 function runs(root) {
   const status = RUN_STATUS.includes(route.params.get("status")) ? route.params.get("status") : "";
-  const many = Math.min(2000, Number(route.params.get("many")) || 100);
+  const asked = Number.parseInt(route.params.get("many"), 10) || 100;
+  const many = Math.min(MOST_RUNS, Math.max(100, asked));
   const bar = h("div.filters");
   const box = h("ul.rows.list");
   const end = h("div.end");
@@ -1250,7 +1253,7 @@ function runs(root) {
     current(box);
     swap(
       end,
-      page.total > page.runs.length
+      page.total > page.runs.length && many < MOST_RUNS
         ? h(
             "p.more",
             h("a", { href: here({ many: String(many + 200) }) }, `Show more of ${num(page.total)}`),
@@ -2551,7 +2554,7 @@ const criterionRow = (c) =>
     "li",
     mark(c.passes ? "done" : "provisional", c.passes ? "passes" : "not yet"),
     said(c.text),
-    c.checked_at ? h("p.soft", said(c.evidence), " ", by(c.checked_by, c.checked_at)) : null,
+    c.checked_at ? h("p.soft", said(c.evidence), c.evidence ? " · " : null, by(c.checked_by, c.checked_at)) : null,
   );
 
 const premiseRow = (p) => item(mark(p.trust), factLink(p.name), h("code.check", p.check));
@@ -2949,6 +2952,7 @@ function tellLink() {
 function tellScope(scope, at) {
   seen.scope = scope;
   seen.asOf = at;
+  pace.event ??= scope.event ?? null;
   if (!source.isLive) tellLink();
   swap(
     $("scope"),
@@ -3029,6 +3033,7 @@ async function arrive() {
   readRoute();
   drawNav();
   if (was !== route.project && seen.viewKey) {
+    pace.event = null;
     stream?.again?.();
     drawProjects().catch(heard);
   }
@@ -3125,8 +3130,9 @@ function noDetail(root, of) {
 
 /* ---- Live ----------------------------------------------------------------------------------- */
 
-const pace = { timer: 0, busy: false, wanted: false };
+const pace = { timer: 0, busy: false, wanted: false, event: null };
 let stream = null;
+const UNREADABLE = -1;
 
 /** Load again what is shown; never twice at once. */
 async function again(isChange = false) {
@@ -3155,18 +3161,22 @@ async function again(isChange = false) {
   );
 }
 
-function hear({ event, isFound, lost }) {
+/** What was heard before counts, not what was read last: other parts were read earlier. */
+function hear({ event, isFound, lost, error }) {
   if (lost) return lose();
   const wasLost = !$("lost").hidden;
   find();
-  if (isFound && wasLost) return again();
-  if (!event || !seen.scope || event === seen.scope.event) return;
+  if (error) pace.event = UNREADABLE;
+  if (error || (isFound && wasLost)) return again();
+  const since = pace.event;
+  if (event === undefined || since === null || event === since) return false;
+  pace.event = event;
   clearTimeout(pace.timer);
-  const since = seen.scope.event;
   pace.timer = setTimeout(() => {
-    tellNews(since);
+    if (since !== UNREADABLE) tellNews(since);
     again(true);
   }, 120);
+  return true;
 }
 
 /** Say at the bottom, and to a screen reader, what changed last. */
@@ -3337,7 +3347,7 @@ function turnTheme() {
 
 /* ---- Begin ---------------------------------------------------------------------------------- */
 
-wear(remembered());
+wear(remembered() || (document.documentElement.dataset.theme ?? ""));
 $("theme").addEventListener("click", turnTheme);
 $("help").addEventListener("click", showKeys);
 $("skip").addEventListener("click", (event) => {
@@ -3352,11 +3362,13 @@ $("search").addEventListener("submit", (event) => {
   if ($("query").value.trim()) go(to("search", { query: $("query").value.trim() }));
 });
 $("project").addEventListener("change", (event) => {
-  route.project = event.target.value;
-  go(to(route.view));
+  go(to(route.view, { project: event.target.value }));
 });
 document.addEventListener("keydown", pressed);
-addEventListener("hashchange", arrive);
+addEventListener("hashchange", () => {
+  $("dialog").close(); // what it asks is about what was shown
+  arrive();
+});
 phone.addEventListener("change", () => {
   seen.viewKey = "";
   arrive();
