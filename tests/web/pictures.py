@@ -1,9 +1,9 @@
-"""Pictures of the page and of the terminal, out of the sample, always the same.
+"""Pictures of the page and of the terminal, out of the sample.
 
     python tests/web/pictures.py docs/pictures
 
 The clock stands at the end of the sample's story, so that a picture changes only if what it shows
-does.
+does, but for a few pixels where the browser smooths a round corner.
 """
 
 from __future__ import annotations
