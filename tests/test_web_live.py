@@ -25,6 +25,12 @@ from mcp_state.web.live import Live
 PROGRAM = str(Path(sys.executable).with_name("mcp-state"))
 
 
+@pytest.fixture(autouse=True)
+def no_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks as well: what it tells, a page would be told late."""
+    monkeypatch.setattr(live, "_HEARTBEAT", 3600.0)
+
+
 @pytest.fixture
 async def page(settings: Settings) -> AsyncGenerator[Browser]:
     async with browsing(settings) as browser:
@@ -140,7 +146,7 @@ async def test_one_watcher_looks_for_all_who_listen_and_none_for_nobody(
     await streams[0].aclose()
 
     assert not watched.is_watching
-    await asyncio.wait([watcher])
+    await asyncio.wait([watcher], timeout=20)
     assert watcher.cancelled() and asyncio.all_tasks() == before
     assert set(reads) == {"acme", ""}
     await database.aclose()

@@ -50,11 +50,18 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def serving(db: Path, project: str, *options: str) -> Generator[Site]:
-    """Serve a store until the block ends."""
-    command = [*COMMAND, "web", "--no-open", "--db", str(db), "--project", project, *options]
+def serving(
+    db: Path, project: str, directory: Path | None = None, port: str = "0"
+) -> Generator[Site]:
+    """Serve a store until the block ends; without a project, that of the directory."""
+    command = [*COMMAND, "web", "--no-open", "--db", str(db), "--port", port]
     with subprocess.Popen(
-        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [*command, "--project", project] if project else command,
+        cwd=directory,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     ) as process:
         assert process.stdout is not None
         try:

@@ -111,7 +111,7 @@ def test_a_server_that_was_started_again_does_not_know_an_old_page(
         page = opened(first, "#board", expected=("ERR_", "Failed to load"))
         expect(page.locator(".foot .link-state")).to_have_text("live")
     port = first.origin.rpartition(":")[2]
-    with serving(own_shop.db, own_shop.project, "--port", port):
+    with serving(own_shop.db, own_shop.project, port=port):
         page.goto(f"{first.address}#journal")
         expect(page.locator("#main")).to_contain_text("The connection is lost.")
         expect(page.locator("#lost")).to_contain_text("open the address that it prints")

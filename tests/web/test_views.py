@@ -265,3 +265,15 @@ def test_a_damaged_store_is_said_in_every_view_with_the_way_out(
             page.goto(f"{site.address}#{view}")
             expect(page.locator("#main .notice").first).to_contain_text("mcp-state doctor")
         page.close()
+
+
+def test_without_a_project_one_is_chosen_on_the_page(
+    opened: Pages, shop: Site, tmp_path: Path
+) -> None:
+    with serving(shop.db, "", tmp_path) as site:
+        page = opened(site, expected=("404",))
+        expect(page.locator("#main .notice")).to_contain_text("Choose one")
+        expect(page.locator("#project")).to_have_value("")
+        page.locator("#project").select_option(shop.project)
+        expect(page.locator(".objective .aim")).to_be_visible()
+        page.close()

@@ -2995,6 +2995,7 @@ async function drawProjects() {
   if (chosen && !names.includes(chosen)) names.unshift(chosen);
   swap(
     $("project"),
+    chosen ? null : h("option", { value: "", selected: true }, "choose a project"),
     names.map((one) => h("option", { value: one, selected: one === chosen }, one)),
   );
 }
