@@ -111,3 +111,17 @@ def test_all_runs_can_be_reached(many_runs: Site, opened: Pages) -> None:
     expect(page.get_by_role("link", name="Show more")).to_have_count(0)
     page.goto(f"{many_runs.address}#runs?many=99999")
     expect(runs).to_have_count(310)
+
+
+def test_a_thread_that_many_wait_for_says_that_there_are_more(
+    opened: Pages, own_shop: Site
+) -> None:
+    for number in range(12):
+        own_shop.do("thread", "set", f"w{number:02}", "--depends-on", "docs-import")
+    page = opened(own_shop, "#board?open=thread%3Adocs-import")
+    waits = page.locator(".card[data-key='docs-import'] .waits")
+    expect(waits).to_have_text("needed by w00, w01, w02 +7 or more")
+    expect(page.locator("#detail .chain li")).to_have_count(12)
+    expect(page.locator("#detail .head p")).to_have_text(["threadactiveP8", "docs-import"])
+    page.goto(f"{own_shop.address}#board?open=thread%3Aw00")
+    expect(page.locator("#detail .head p")).to_have_text(["threadactive"])

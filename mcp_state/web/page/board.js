@@ -598,9 +598,10 @@ function waitsOf(page) {
   return found;
 }
 
-const few = (names, link, count = names.length) => [
+const MOST_WAITING = 10; // of those that wait for a thread, an answer names no more
+const few = (names, link, count, more = "") => [
   names.slice(0, 3).map((one, n) => [n ? ", " : "", link(one)]),
-  count > 3 ? ` +${num(count - Math.min(3, names.length))}` : "",
+  count > 3 ? ` +${num(count - Math.min(3, names.length))}${more}` : "",
 ];
 
 function threadCard({ thread: t, waits }) {
@@ -679,7 +680,17 @@ function threadCard({ thread: t, waits }) {
         )
       : null,
     waits?.needed_by.length
-      ? h("p.waits", h("span.label", "needed by"), " ", few(waits.needed_by, threadLink))
+      ? h(
+          "p.waits",
+          h("span.label", "needed by"),
+          " ",
+          few(
+            waits.needed_by,
+            threadLink,
+            waits.needed_by.length,
+            waits.needed_by.length < MOST_WAITING ? "" : " or more",
+          ),
+        )
       : null,
     (t.relies_on ?? []).some((p) => ["stale", "refuted"].includes(p.trust))
       ? h("p.waits.fell", icon("stale"), " relies on what fell")
@@ -1743,7 +1754,7 @@ function threadGraph(found, self) {
     name: t.name,
     mark: t.status,
     title: t.title || t.name,
-    line: t.title ? t.name : "",
+    line: t.title === t.name ? "" : t.name,
     state: t.status,
     kind: "",
     address: opening("thread", t.name),
@@ -1927,9 +1938,13 @@ function graph(nodes, edges, self, label) {
 
 /* ---- Memory --------------------------------------------------------------------------------- */
 
+function sizeOf({ value, limit }) {
+  const size = [...value].length;
+  const kind = size > limit ? "spent" : size > 0.9 * limit ? "near" : "budget";
+  return meter("size", size, limit, kind);
+}
+
 function blockRow(b) {
-  const near =
-    b.value.length > b.limit ? "spent" : b.value.length > 0.9 * b.limit ? "near" : "budget";
   return h(
     "li.block",
     { "data-item": "" },
@@ -1945,7 +1960,7 @@ function blockRow(b) {
       ),
     ),
     h("p.said.clamp.two", { dir: "auto" }, b.value.trim().replace(/\n\s*\n/g, "\n") || "(empty)"),
-    meter("size", [...b.value].length, b.limit, near),
+    sizeOf(b),
   );
 }
 
@@ -2069,9 +2084,8 @@ function blockDetail(root, of) {
 }
 
 function blockNow(block) {
-  const size = [...block.value].length;
   return [
-    meter("size", size, block.limit, size > block.limit ? "spent" : "budget"),
+    sizeOf(block),
     h(
       "p.soft",
       `Version ${block.version}, `,
@@ -2454,7 +2468,7 @@ function threadDetail(root, of) {
     ];
     swap(
       root,
-      detailHead("thread", state, t.title || t.name, t.title ? t.name : ""),
+      detailHead("thread", state, t.title || t.name, t.title === t.name ? "" : t.name),
       t.lease ? leaseOf(t) : null,
       pairs(
         [t.status === "blocked" ? "Waits for" : "Waiting on", t.waiting_on && said(t.waiting_on)],
