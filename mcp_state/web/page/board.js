@@ -1667,15 +1667,19 @@ function factDetail(root, of) {
   return { refresh };
 }
 
-const derivationWords = (d) =>
-  [
+function derivationWords(d) {
+  const fallen = (d.carries ?? []).filter((t) => FELL.includes(t.fact.trust)).map((t) => t.fact.name);
+  const count = new Set(fallen).size;
+  const already = count ? `, ${num(count)} ${count === 1 ? "has" : "have"} fallen already` : "";
+  return [
     d.rests_on_count
       ? `It rests on ${plural(d.rests_on_count, "fact")}.`
       : "It rests on its check alone.",
     d.carries_count
-      ? `${plural(d.carries_count, "fact rests", "facts rest")} on it, of which ${num(d.falls_count)} would fall with it or ${d.falls_count === 1 ? "has" : "have"} fallen.`
+      ? `${plural(d.carries_count, "fact rests", "facts rest")} on it: ${num(d.falls_count)} would fall with it${already}.`
       : "Nothing rests on it.",
   ].join(" ");
+}
 
 /** The trace as nodes and edges, where the answer has it as a tree. */
 function nodesOf(d) {
