@@ -50,8 +50,7 @@ async def meta(state: State, tool: str, arguments: Mapping[str, Any]) -> dict[st
 
 async def _board(state: State, _: Mapping[str, Any]) -> Answers:
     """The first cards of each column that is open at first."""
-    asked = [{"status": status.value} for status in OPEN]
-    return [await _answered(state, "threads", one, limit=_COLUMN) for one in asked]
+    return [await _column(state, {"status": status.value}, _COLUMN) for status in OPEN]
 
 
 async def _threads(state: State, arguments: Mapping[str, Any]) -> Answers:
@@ -59,11 +58,20 @@ async def _threads(state: State, arguments: Mapping[str, Any]) -> Answers:
     if not arguments["status"]:
         return await _board(state, arguments)
     asked = {name: arguments[name] for name in ("status", "due", "cursor") if arguments[name]}
-    return [await _answered(state, "threads", asked, limit=arguments["limit"])]
+    return [await _column(state, asked, arguments["limit"])]
 
 
 async def _thread(state: State, arguments: Mapping[str, Any]) -> Answers:
     return [await _answered(state, "thread", {"name": arguments["thread"]})]
+
+
+async def _column(state: State, params: Mapping[str, Any], limit: int) -> dict[str, Any]:
+    """A page of cards, without what no card shows: places and the checks of premises are long."""
+    told = await _answered(state, "threads", params, limit=limit)
+    for thread in told["answer"]["threads"]:
+        del thread["places"]
+        thread["relies_on"] = [{k: p[k] for k in ("name", "trust")} for p in thread["relies_on"]]
+    return told
 
 
 async def _answered(

@@ -81,6 +81,19 @@ async def test_the_app_reads_on_with_the_tools_of_the_model(connect: Connect) ->
         assert thread["answer"]["thread"]["depends_on"] == ["fix-import"]
 
 
+async def test_a_card_comes_without_what_it_does_not_show(connect: Connect) -> None:
+    async with connect(extensions=RENDERS) as client:
+        await client.call_tool("fact_record", {"fact": "f", "statement": "so", "check": "x" * 900})
+        places = [{"role": "home", "path_or_repo": "y" * 900, "note": "z" * 900}]
+        await client.call_tool("thread_set", {"thread": "t", "relies_on": ["f"], "places": places})
+        for tool in ("orient", "thread_list"):
+            (card,) = (await answers(client, tool))[0]["answer"]["threads"]
+            assert card["relies_on"] == [{"name": "f", "trust": "provisional"}]
+            assert len(str(card)) < 900
+        (detail,) = await answers(client, "thread_get", thread="t")
+        assert detail["answer"]["thread"]["places"] == places
+
+
 @in_both_generations
 @pytest.mark.parametrize(
     "extensions",

@@ -130,7 +130,9 @@ async def journal(
     return {**plain(page), **await state.database.read(state.caller, topics)}
 
 
-async def runs(state: State, status: str = "", limit: Limit = 50) -> Answer:
+async def runs(
+    state: State, status: str = "", limit: Annotated[int, range(1, 2001)] = 50
+) -> Answer:
     """Runs with progress and spend, the last touched first."""
     return plain(
         await state.runs.list(status=parse_run_status(status) if status else None, limit=limit)

@@ -6,7 +6,8 @@ const parse = (text) => {
   return [parts[0] * scale, parts[1] * scale, parts[2] * scale, parts[3] ?? 1];
 };
 
-const over = (top, under) => [0, 1, 2].map((n) => top[n] * top[3] + under[n] * (1 - top[3])).concat(1);
+const over = (top, under) =>
+  [0, 1, 2].map((n) => top[n] * top[3] + under[n] * (1 - top[3])).concat(1);
 
 const behind = (element) => {
   const layers = [];
@@ -41,7 +42,8 @@ globalThis.probes = {
     while (walk.nextNode()) {
       const element = walk.currentNode.parentElement;
       const text = walk.currentNode.textContent.trim();
-      if (!text || element.closest(".unseen, option, noscript, .skip, title") || !shows(element)) continue;
+      if (!text || element.closest(".unseen, option, noscript, .skip, title") || !shows(element))
+        continue;
       const style = getComputedStyle(element);
       const isDrawn = Boolean(element.closest("svg"));
       const rect = element.closest(".node")?.querySelector("rect");
@@ -50,14 +52,22 @@ globalThis.probes = {
       const size = Number.parseFloat(style.fontSize);
       const least = size >= 24 || (size >= 18.6 && Number(style.fontWeight) >= 700) ? 3 : 4.5;
       if (found < least)
-        told.add(`${element.tagName}.${element.className} ${found.toFixed(2)} "${text.slice(0, 30)}"`);
+        told.add(
+          `${element.tagName}.${element.className} ${found.toFixed(2)} "${text.slice(0, 30)}"`,
+        );
     }
     return [...told];
   },
 
   names() {
     const nameOf = (e) =>
-      (e.getAttribute("aria-label") || e.labels?.[0]?.textContent || e.textContent || e.title || "").trim();
+      (
+        e.getAttribute("aria-label") ||
+        e.labels?.[0]?.textContent ||
+        e.textContent ||
+        e.title ||
+        ""
+      ).trim();
     const named = "a[href], button, input, select, [role='img'], [role='group'], nav, aside";
     const ids = all("[id]").map((e) => e.id);
     return [
@@ -95,21 +105,26 @@ globalThis.probes = {
   },
 
   smallTargets() {
-    const touched = "#views a, .top button, .top select, .top input, .tab, .toggle, #close, .filters input";
+    const touched =
+      "#views a, .top button, .top select, .top input, .tab, .toggle, #close, .filters input";
     return all(touched)
       .filter(shows)
-      .filter((e) => Math.min(e.getBoundingClientRect().height, e.getBoundingClientRect().width) < 40)
+      .filter(
+        (e) => Math.min(e.getBoundingClientRect().height, e.getBoundingClientRect().width) < 40,
+      )
       .map(outline);
   },
 
   /* What stored text must never become. */
   alive() {
-    const ours = (e) => e.matches("a") && /^(#|http:\/\/evil\.example)/.test(e.getAttribute("href"));
+    const ours = (e) =>
+      e.matches("a") && /^(#|http:\/\/evil\.example)/.test(e.getAttribute("href"));
     const found = all(
       "img, iframe, object, embed, script, a[href], form[action], [onload], [onerror], [style]",
     );
     const told = found.filter((e) => !ours(e) && e.getAttribute("src") !== "board.js").map(outline);
-    if (/[\u202e\u0007\u001b]/.test(document.body.textContent)) told.push("a character that can't be seen");
+    if (/[\u202e\u0007\u001b]/.test(document.body.textContent))
+      told.push("a character that can't be seen");
     return told;
   },
 
@@ -144,7 +159,9 @@ globalThis.probes = {
 
   focus() {
     const at = document.activeElement;
-    const outlined = [at, at.closest(".card") ?? at].some((e) => getComputedStyle(e).outlineStyle !== "none");
+    const outlined = [at, at.closest(".card") ?? at].some(
+      (e) => getComputedStyle(e).outlineStyle !== "none",
+    );
     return `${outlined ? "" : "unseen: "}${at.id || at.textContent.trim()}`;
   },
 };

@@ -50,9 +50,11 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def serving(db: Path, project: str, directory: Path | None = None) -> Generator[Site]:
+def serving(
+    db: Path, project: str, directory: Path | None = None, port: str = "0"
+) -> Generator[Site]:
     """Serve a store until the block ends; without a project, that of the directory."""
-    command = [*COMMAND, "web", "--no-open", "--db", str(db)]
+    command = [*COMMAND, "web", "--no-open", "--db", str(db), "--port", port]
     with subprocess.Popen(
         [*command, "--project", project] if project else command,
         cwd=directory,

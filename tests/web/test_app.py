@@ -187,3 +187,47 @@ def test_the_app_answers_its_host(hosted: Opened) -> None:
     assert host.page.evaluate("ask('ping')")["result"] == {}
     assert host.page.evaluate("ask('ui/resource-teardown', { reason: 'test' })")["result"] == {}
     assert host.page.evaluate("ask('tools/list')")["error"]["code"] == -32601
+
+
+def test_what_another_project_has_is_asked_for_there(hosted: Opened) -> None:
+    host = hosted()
+    host.do("thread_set", thread="ship", title="Theirs", project="other")
+    host.open(host.server.call("orient", {"project": "other"}))
+    expect(host.column("active")).to_contain_text("Theirs")
+    host.app.locator(".card[data-key=ship] .cover").click()
+    expect(host.app.locator("#detail-title")).to_have_text("Theirs")
+    assert host.calls == [("thread_get", {"thread": "ship", "project": "other"})]
+
+
+def test_what_the_host_tells_twice_does_not_pass_for_news(hosted: Opened) -> None:
+    host = hosted()
+    result = host.server.call("orient", {})
+    host.open(result)
+    expect(host.column("active")).to_contain_text("Ship v2")
+    host.tell("ui/notifications/tool-result", result)
+    host.tell("ui/notifications/tool-result", {"content": []})
+    host.do("thread_set", thread="ship", title="Ship it today")
+    host.app.get_by_role("button", name="Refresh").click()
+    expect(host.column("active")).to_contain_text("Ship it today")
+
+
+def test_a_host_without_tools_shows_what_it_was_answered(hosted: Opened) -> None:
+    host = hosted()
+    host.page.evaluate(
+        "() => { const answer = HANDLERS['ui/initialize'];"
+        " HANDLERS['ui/initialize'] = () => ({ ...answer(), hostCapabilities: {} }); }"
+    )
+    host.open(host.server.call("orient", {}))
+    expect(host.column("active")).to_contain_text("Ship v2")
+    host.app.get_by_role("button", name="Refresh").click()
+    host.app.locator(".card[data-key=ship] .cover").click()
+    expect(host.app.locator("#detail")).to_contain_text("Ask for it in the chat.")
+    expect(host.column("active")).to_contain_text("Ship v2")
+    assert host.calls == []
+
+
+def test_a_host_that_knows_no_handshake_is_not_waited_for(hosted: Opened) -> None:
+    host = hosted()
+    host.page.evaluate("() => { delete HANDLERS['ui/initialize']; }")
+    host.open(None)
+    expect(host.column("active")).to_contain_text("Ask for it in the chat.")

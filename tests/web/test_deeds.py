@@ -92,6 +92,16 @@ def test_a_dialog_is_left_by_escape_and_nothing_is_done(opened: Pages, own_shop:
     assert json.loads(own_shop.do("memory", "get", "plan", "--json"))["locked"] == ""
 
 
+def test_a_dialog_goes_with_what_it_asks_about(opened: Pages, own_shop: Site) -> None:
+    page = opened(own_shop, "#board")
+    page.goto(f"{own_shop.address}#memory?open=block%3Aplan")
+    page.get_by_role("button", name="Lock").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.go_back()
+    expect(page.locator("#main h1")).to_have_text("Board")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+
+
 def test_a_text_is_removed_in_two_steps_and_stands_in_no_address(
     opened: Pages, own_shop: Site
 ) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 import subprocess
+from pathlib import Path
 
 from conftest import Pages
 from playwright.sync_api import expect
-from sites import COMMAND, Site, environment
+from sites import COMMAND, Site, environment, serving
 
 
 def test_a_change_of_another_process_shows_by_itself(opened: Pages, own_shop: Site) -> None:
@@ -73,6 +74,47 @@ def test_less_motion_marks_a_change_without_animation(opened: Pages, own_shop: S
     card = page.locator(".card.changed")
     expect(card).to_have_css("animation-name", "none")
     expect(card).to_have_css("outline-style", "dashed")
+
+
+def test_changes_of_a_project_that_was_chosen_show_by_themselves(
+    opened: Pages, own_shop: Site
+) -> None:
+    other = Site(own_shop.db, "other", own_shop.address)
+    other.do("thread", "set", "theirs", "--title", "Theirs")
+    page = opened(own_shop, "#board")
+    page.locator("#project").select_option("other")
+    expect(page.locator(".card[data-key='theirs']")).to_be_visible()
+    other.do("thread", "set", "new", "--title", "Another one")
+    expect(page.locator(".card[data-key='new']")).to_contain_text("Another one")
+
+
+def test_a_store_that_cannot_be_read_is_said_until_it_can(
+    opened: Pages, own_shop: Site, tmp_path: Path
+) -> None:
+    def store(*words: str) -> None:
+        command = [*COMMAND, *words, str(tmp_path / "copy.db"), "--db", str(own_shop.db)]
+        subprocess.run(command, env=environment(), capture_output=True, check=True)
+
+    store("backup")
+    page = opened(own_shop, "#board", expected=("Failed to load resource",))
+    own_shop.db.write_bytes(b"no store " * 400)
+    expect(page.locator("#main .notice.bad").first).to_be_visible()
+    store("restore")
+    expect(page.locator("#main .notice.bad")).to_have_count(0)
+    expect(page.locator(".card[data-key='import-v2']")).to_be_visible()
+
+
+def test_a_server_that_was_started_again_does_not_know_an_old_page(
+    opened: Pages, own_shop: Site
+) -> None:
+    with serving(own_shop.db, own_shop.project) as first:
+        page = opened(first, "#board", expected=("ERR_", "Failed to load"))
+        expect(page.locator(".foot .link-state")).to_have_text("live")
+    port = first.origin.rpartition(":")[2]
+    with serving(own_shop.db, own_shop.project, port=port):
+        page.goto(f"{first.address}#journal")
+        expect(page.locator("#main")).to_contain_text("The connection is lost.")
+        expect(page.locator("#lost")).to_contain_text("open the address that it prints")
 
 
 def test_a_lost_connection_is_said_and_found_again(opened: Pages, own_shop: Site) -> None:

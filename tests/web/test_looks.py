@@ -75,6 +75,9 @@ def test_on_a_phone_the_board_shows_one_status_at_a_time(opened: Pages, shop: Si
     expect(page.locator(".column:visible .card")).to_have_count(3)
     page.locator(".card[data-key='prod-access']").tap()
     expect(page.locator("#detail h2")).to_have_text("Read access to the production replica")
+    title, close = [page.locator(one).bounding_box() for one in ("#detail h2", "#close")]
+    assert title is not None and close is not None
+    assert close["x"] > 300 and close["y"] < title["y"]
     page.get_by_role("link", name="Close").tap()
     expect(page.locator(".column:visible .card")).to_have_count(3)
     page.get_by_role("link", name="done").tap()

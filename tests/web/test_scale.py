@@ -17,6 +17,8 @@ sys.path.append(str(Path(__file__).parent.parent))
 
 from large_store import Size, build
 
+from mcp_state.api import open_store
+
 MOST_FIRST_PAINT = 2500
 MOST_FRAME = 400
 """Milliseconds; about five times what they take on two busy cores."""
@@ -82,3 +84,44 @@ def test_long_lists_of_everything_else_come_in_pages(opened: Pages, large: Site)
         assert 40 <= first <= 200, view
         page.locator("#main").evaluate("(main) => main.scrollTo(0, main.scrollHeight)")
         expect(page.locator(item).nth(first + 20)).to_be_attached()
+
+
+async def _begin_runs(db: Path, count: int) -> None:
+    async with open_store(db, project="acme") as state:
+        for number in range(count):
+            await state.runs.begin(f"goal {number}", run=f"r{number}")
+
+
+@pytest.fixture
+def many_runs(tmp_path: Path) -> Generator[Site]:
+    db = tmp_path / "state.db"
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, _begin_runs(db, 310)).result()
+    with serving(db, "acme") as site:
+        yield site
+
+
+def test_all_runs_can_be_reached(many_runs: Site, opened: Pages) -> None:
+    page = opened(many_runs, "#runs")
+    runs = page.locator("#main .run")
+    for shown in (100, 300):
+        expect(runs).to_have_count(shown)
+        page.get_by_role("link", name="Show more of 310").click()
+    expect(runs).to_have_count(310)
+    expect(page.get_by_role("link", name="Show more")).to_have_count(0)
+    page.goto(f"{many_runs.address}#runs?many=99999")
+    expect(runs).to_have_count(310)
+
+
+def test_a_thread_that_many_wait_for_says_that_there_are_more(
+    opened: Pages, own_shop: Site
+) -> None:
+    for number in range(12):
+        own_shop.do("thread", "set", f"w{number:02}", "--depends-on", "docs-import")
+    page = opened(own_shop, "#board?open=thread%3Adocs-import")
+    waits = page.locator(".card[data-key='docs-import'] .waits")
+    expect(waits).to_have_text("needed by w00, w01, w02 +7 or more")
+    expect(page.locator("#detail .chain li")).to_have_count(12)
+    expect(page.locator("#detail .head p")).to_have_text(["threadactiveP8", "docs-import"])
+    page.goto(f"{own_shop.address}#board?open=thread%3Aw00")
+    expect(page.locator("#detail .head p")).to_have_text(["threadactive"])

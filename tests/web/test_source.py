@@ -54,3 +54,32 @@ def test_a_page_of_threads_is_enough_for_the_board(browser: Browser, shop: Site)
         assert set(page.evaluate("asked")) == {"threads"}
         assert not [url for url in asked if "/api/" in url]
         assert watched.unexpected() == []
+
+
+_MOVING = """
+globalThis.asked = 0;
+globalThis.boardSource = {
+    views: ["threads"],
+    isLive: true,
+    async get(view, { status }) {
+        asked += 1;
+        const event = status === "active" ? 10 : 11;
+        const scope = { project: `asked ${asked}`, event };
+        return { threads: [], scope, now: new Date().toISOString() };
+    },
+    live(hears) { globalThis.hears = hears; },
+};
+"""
+
+
+def test_a_change_between_two_answers_is_asked_for_again(browser: Browser, shop: Site) -> None:
+    with watched_page(browser, shop.origin) as watched:
+        page = watched.page
+        page.add_init_script(_MOVING)
+        page.goto(f"{shop.address}#board")
+        page.wait_for_selector("body[data-ready]", state="attached")
+        expect(page.locator(".foot .scope")).to_contain_text("asked 3")
+        assert page.evaluate("hears({ event: 11 })") is True
+        expect(page.locator(".foot .scope")).to_contain_text("asked 6")
+        assert page.evaluate("hears({ event: 11 })") is False
+        assert watched.unexpected() == []

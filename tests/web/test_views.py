@@ -166,6 +166,10 @@ def test_facts_show_the_check_before_the_claim_and_what_fell(opened: Pages, shop
     expect(page.locator("#detail h2")).to_have_text("v2-ready")
     expect(page.locator("#detail")).to_contain_text("It rests on 5 facts.")
     expect(page.locator("#detail .graph .edge")).to_have_count(5)
+    page.goto(f"{shop.address}#facts?open=fact%3Aparser-exact")
+    expect(page.locator("#detail")).to_contain_text(
+        "It rests on 2 facts. 2 facts rest on it: 0 would fall with it, 2 have fallen already."
+    )
 
 
 def test_memory_has_its_versions_side_by_side(opened: Pages, shop: Site) -> None:

@@ -56,11 +56,18 @@ globalThis.boardSource = (() => {
     begin = () => resolve();
   });
   let hears = null; // while nothing is shown, there is nothing to be brought up to date
+  let host = {}; // what it can do
+  let project = ""; // that the tool was asked for, if it was
 
   function take({ _meta }) {
     const given = _meta?.[ANSWERS] ?? [];
-    for (const { view, params, answer } of given) answers.set(key(view, params), answer);
-    if (given.length) hears?.({ event: given[0].answer.scope.event });
+    if (given.length) {
+      const { scope } = given[0].answer;
+      project = scope.how === "argument" ? scope.project : "";
+      answers.clear();
+      for (const { view, params, answer } of given) answers.set(key(view, params), answer);
+      if (hears && !hears({ event: scope.event }) && host.serverTools) answers.clear();
+    }
     begin();
   }
 
@@ -68,9 +75,14 @@ globalThis.boardSource = (() => {
     await begun;
     const asked = key(view, params);
     const known = answers.get(asked);
+    if (known && !host.serverTools) return known;
     if (answers.delete(asked)) return known;
+    if (!host.serverTools) {
+      const fact = "this chat shows no more than what a tool has answered";
+      throw refusal("no_tools", fact, "Ask for it in the chat.");
+    }
     const [tool, named] = TOOLS[view](params);
-    const chosen = Object.entries({ ...named, project: params.project }).filter(([, value]) => value);
+    const chosen = Object.entries({ ...named, project }).filter(([, value]) => value);
     const result = await request("tools/call", { name: tool, arguments: Object.fromEntries(chosen) });
     const found = result._meta?.[ANSWERS]?.find((one) => key(one.view, one.params) === asked);
     if (found) return found.answer;
@@ -107,11 +119,14 @@ globalThis.boardSource = (() => {
     protocolVersion: "2026-01-26",
     appInfo: { name: "mcp-state", version: "1" },
     appCapabilities: { availableDisplayModes: ["inline", "fullscreen"] },
-  }).then(({ hostContext }) => {
-    send({ method: "ui/notifications/initialized", params: {} });
-    wear({ containerDimensions: {}, ...hostContext });
-    setTimeout(begin, PATIENCE);
-  });
+  })
+    .catch(() => ({}))
+    .then(({ hostCapabilities, hostContext }) => {
+      host = hostCapabilities ?? {};
+      send({ method: "ui/notifications/initialized", params: {} });
+      wear({ containerDimensions: {}, ...hostContext });
+      setTimeout(begin, PATIENCE);
+    });
 
   return {
     isLive: false,

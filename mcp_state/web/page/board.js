@@ -4,7 +4,8 @@
  *   views            names of the views that it can answer; the page offers only these
  *   get(view, params)  a promise of the answer; rejects with a Refusal, or a Lost
  *   do(deed, body)     the same, for what people do and agents must not; `body.project` says where
- *   live(hears)        calls hears({event}) on every change, hears({lost}) on a lost connection
+ *   live(hears)        calls hears({event}) on every change, hears({lost}) on a lost connection,
+ *                    hears({error}) when nothing can be read; it answers whether it asks anew
  *   isLive             whether it tells of each change by itself; otherwise one can ask again
  * By default it is the server that served the page. A document that holds the page and is no page
  * of that server (an app inside a chat) sets `globalThis.boardSource` before this script runs. To
@@ -33,6 +34,7 @@ function serverSource() {
     } catch {
       throw new Lost("The page can't reach the server.");
     }
+    if (response.status === 403) throw new Lost("The server has another key by now.");
     let body = null;
     try {
       body = await response.json();
@@ -78,9 +80,8 @@ function serverSource() {
         stream?.close();
         stream = new EventSource(`api/live${query({ project: route.project })}`);
         stream.onopen = () => hears({ isFound: true });
-        stream.addEventListener("change", (message) => {
-          hears({ event: Number.parseInt(message.data.replace(/\D+/g, ""), 10) || 0 });
-        });
+        for (const kind of ["change", "problem"])
+          stream.addEventListener(kind, ({ data }) => hears(JSON.parse(data)));
         stream.onerror = () => {
           stream.close();
           waiting = setTimeout(open, 2000);
@@ -597,9 +598,10 @@ function waitsOf(page) {
   return found;
 }
 
-const few = (names, link, count = names.length) => [
+const MOST_WAITING = 10; // of those that wait for a thread, an answer names no more
+const few = (names, link, count, more = "") => [
   names.slice(0, 3).map((one, n) => [n ? ", " : "", link(one)]),
-  count > 3 ? ` +${num(count - Math.min(3, names.length))}` : "",
+  count > 3 ? ` +${num(count - Math.min(3, names.length))}${more}` : "",
 ];
 
 function threadCard({ thread: t, waits }) {
@@ -678,7 +680,17 @@ function threadCard({ thread: t, waits }) {
         )
       : null,
     waits?.needed_by.length
-      ? h("p.waits", h("span.label", "needed by"), " ", few(waits.needed_by, threadLink))
+      ? h(
+          "p.waits",
+          h("span.label", "needed by"),
+          " ",
+          few(
+            waits.needed_by,
+            threadLink,
+            waits.needed_by.length,
+            waits.needed_by.length < MOST_WAITING ? "" : " or more",
+          ),
+        )
       : null,
     (t.relies_on ?? []).some((p) => ["stale", "refuted"].includes(p.trust))
       ? h("p.waits.fell", icon("stale"), " relies on what fell")
@@ -1171,6 +1183,7 @@ function entry(e) {
 
 /* ---- Runs ----------------------------------------------------------------------------------- */
 
+const MOST_RUNS = 2000;
 const RUN_STATUS = ["open", "completed", "failed", "abandoned"];
 const RUN_MARK = { open: "active", completed: "done", failed: "refuted", abandoned: "dropped" };
 const runMark = (run) => mark(RUN_MARK[run.status] ?? "dropped", run.status);
@@ -1223,7 +1236,8 @@ function runRow(r) {
 
 function runs(root) {
   const status = RUN_STATUS.includes(route.params.get("status")) ? route.params.get("status") : "";
-  const many = Math.min(2000, Number(route.params.get("many")) || 100);
+  const asked = Number.parseInt(route.params.get("many"), 10) || 100;
+  const many = Math.min(MOST_RUNS, Math.max(100, asked));
   const bar = h("div.filters");
   const box = h("ul.rows.list");
   const end = h("div.end");
@@ -1250,7 +1264,7 @@ function runs(root) {
     current(box);
     swap(
       end,
-      page.total > page.runs.length
+      page.total > page.runs.length && many < MOST_RUNS
         ? h(
             "p.more",
             h("a", { href: here({ many: String(many + 200) }) }, `Show more of ${num(page.total)}`),
@@ -1653,15 +1667,19 @@ function factDetail(root, of) {
   return { refresh };
 }
 
-const derivationWords = (d) =>
-  [
+function derivationWords(d) {
+  const fallen = (d.carries ?? []).filter((t) => FELL.includes(t.fact.trust)).map((t) => t.fact.name);
+  const count = new Set(fallen).size;
+  const already = count ? `, ${num(count)} ${count === 1 ? "has" : "have"} fallen already` : "";
+  return [
     d.rests_on_count
       ? `It rests on ${plural(d.rests_on_count, "fact")}.`
       : "It rests on its check alone.",
     d.carries_count
-      ? `${plural(d.carries_count, "fact rests", "facts rest")} on it, of which ${num(d.falls_count)} would fall with it or ${d.falls_count === 1 ? "has" : "have"} fallen.`
+      ? `${plural(d.carries_count, "fact rests", "facts rest")} on it: ${num(d.falls_count)} would fall with it${already}.`
       : "Nothing rests on it.",
   ].join(" ");
+}
 
 /** The trace as nodes and edges, where the answer has it as a tree. */
 function nodesOf(d) {
@@ -1740,7 +1758,7 @@ function threadGraph(found, self) {
     name: t.name,
     mark: t.status,
     title: t.title || t.name,
-    line: t.title ? t.name : "",
+    line: t.title === t.name ? "" : t.name,
     state: t.status,
     kind: "",
     address: opening("thread", t.name),
@@ -1924,9 +1942,13 @@ function graph(nodes, edges, self, label) {
 
 /* ---- Memory --------------------------------------------------------------------------------- */
 
+function sizeOf({ value, limit }) {
+  const size = [...value].length;
+  const kind = size > limit ? "spent" : size > 0.9 * limit ? "near" : "budget";
+  return meter("size", size, limit, kind);
+}
+
 function blockRow(b) {
-  const near =
-    b.value.length > b.limit ? "spent" : b.value.length > 0.9 * b.limit ? "near" : "budget";
   return h(
     "li.block",
     { "data-item": "" },
@@ -1942,7 +1964,7 @@ function blockRow(b) {
       ),
     ),
     h("p.said.clamp.two", { dir: "auto" }, b.value.trim().replace(/\n\s*\n/g, "\n") || "(empty)"),
-    meter("size", [...b.value].length, b.limit, near),
+    sizeOf(b),
   );
 }
 
@@ -2066,9 +2088,8 @@ function blockDetail(root, of) {
 }
 
 function blockNow(block) {
-  const size = [...block.value].length;
   return [
-    meter("size", size, block.limit, size > block.limit ? "spent" : "budget"),
+    sizeOf(block),
     h(
       "p.soft",
       `Version ${block.version}, `,
@@ -2451,7 +2472,7 @@ function threadDetail(root, of) {
     ];
     swap(
       root,
-      detailHead("thread", state, t.title || t.name, t.title ? t.name : ""),
+      detailHead("thread", state, t.title || t.name, t.title === t.name ? "" : t.name),
       t.lease ? leaseOf(t) : null,
       pairs(
         [t.status === "blocked" ? "Waits for" : "Waiting on", t.waiting_on && said(t.waiting_on)],
@@ -2551,7 +2572,7 @@ const criterionRow = (c) =>
     "li",
     mark(c.passes ? "done" : "provisional", c.passes ? "passes" : "not yet"),
     said(c.text),
-    c.checked_at ? h("p.soft", said(c.evidence), " ", by(c.checked_by, c.checked_at)) : null,
+    c.checked_at ? h("p.soft", said(c.evidence), c.evidence ? " · " : null, by(c.checked_by, c.checked_at)) : null,
   );
 
 const premiseRow = (p) => item(mark(p.trust), factLink(p.name), h("code.check", p.check));
@@ -2949,6 +2970,7 @@ function tellLink() {
 function tellScope(scope, at) {
   seen.scope = scope;
   seen.asOf = at;
+  pace.event ??= scope.event ?? null;
   if (!source.isLive) tellLink();
   swap(
     $("scope"),
@@ -3030,6 +3052,7 @@ async function arrive() {
   readRoute();
   drawNav();
   if (was !== route.project && seen.viewKey) {
+    pace.event = null;
     stream?.again?.();
     drawProjects().catch(heard);
   }
@@ -3126,8 +3149,9 @@ function noDetail(root, of) {
 
 /* ---- Live ----------------------------------------------------------------------------------- */
 
-const pace = { timer: 0, busy: false, wanted: false };
+const pace = { timer: 0, busy: false, wanted: false, event: null };
 let stream = null;
+const UNREADABLE = -1;
 
 /** Load again what is shown; never twice at once. */
 async function again(isChange = false) {
@@ -3156,18 +3180,22 @@ async function again(isChange = false) {
   );
 }
 
-function hear({ event, isFound, lost }) {
+/** What was heard before counts, not what was read last: other parts were read earlier. */
+function hear({ event, isFound, lost, error }) {
   if (lost) return lose();
   const wasLost = !$("lost").hidden;
   find();
-  if (isFound && wasLost) return again();
-  if (!event || !seen.scope || event === seen.scope.event) return;
+  if (error) pace.event = UNREADABLE;
+  if (error || (isFound && wasLost)) return again();
+  const since = pace.event;
+  if (event === undefined || since === null || event === since) return false;
+  pace.event = event;
   clearTimeout(pace.timer);
-  const since = seen.scope.event;
   pace.timer = setTimeout(() => {
-    tellNews(since);
+    if (since !== UNREADABLE) tellNews(since);
     again(true);
   }, 120);
+  return true;
 }
 
 /** Say at the bottom, and to a screen reader, what changed last. */
@@ -3338,7 +3366,7 @@ function turnTheme() {
 
 /* ---- Begin ---------------------------------------------------------------------------------- */
 
-wear(remembered());
+wear(remembered() || (document.documentElement.dataset.theme ?? ""));
 $("theme").addEventListener("click", turnTheme);
 $("help").addEventListener("click", showKeys);
 $("skip").addEventListener("click", (event) => {
@@ -3353,11 +3381,13 @@ $("search").addEventListener("submit", (event) => {
   if ($("query").value.trim()) go(to("search", { query: $("query").value.trim() }));
 });
 $("project").addEventListener("change", (event) => {
-  route.project = event.target.value;
-  go(to(route.view));
+  go(to(route.view, { project: event.target.value }));
 });
 document.addEventListener("keydown", pressed);
-addEventListener("hashchange", arrive);
+addEventListener("hashchange", () => {
+  $("dialog").close(); // what it asks is about what was shown
+  arrive();
+});
 phone.addEventListener("change", () => {
   seen.viewKey = "";
   arrive();
