@@ -298,7 +298,11 @@ def test_a_lease_is_claimed_extended_released_and_broken(ok: Ok, refused: Refuse
     assert ok("thread", "claim", "fix", "--lease-token", token, "--lease", "2h").startswith(
         f"--lease-token {token} until "
     )
-    assert refused("thread", "release", "fix").startswith("held: ")
+    for words in (["release", "fix"], ["set", "fix", "--status", "done"], ["claim", "fix"]):
+        assert refused("thread", *words).endswith(
+            "or pass the --lease-token if it is yours, or, if its holder is gone, "
+            "`mcp-state thread release fix --force`."
+        )
     assert ok("thread", "release", "fix", "--lease-token", token).startswith("released: fix [activ")
     ok("thread", "claim", "fix", "--agent", "codex")
     assert ok("thread", "release", "fix", "--force").startswith("released: fix [active]\n")

@@ -180,8 +180,10 @@ def test_every_example_can_be_typed(in_a_shell: Try, line: str) -> None:
 # Completion
 
 
-def completed(line: str, walked: tuple[Path, str] | None, **changes: str) -> list[str]:
-    """What real bash offers after a line, when Tab is pressed at its end."""
+def completed(
+    line: str, walked: tuple[Path, str] | None, *, whole: bool = False, **changes: str
+) -> list[str]:
+    """What real bash offers after a line, when Tab is pressed at its end; `whole`: by lines."""
     script = CliRunner().invoke(main, ["completion", "bash"]).stdout
     words = shlex.split(line) + ([""] if line.endswith(" ") else [])
     asked = f"""
@@ -202,7 +204,7 @@ def completed(line: str, walked: tuple[Path, str] | None, **changes: str) -> lis
         ["bash", "-c", asked], env=env, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.split()
+    return done.stdout.splitlines() if whole else done.stdout.split()
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="completion is tried in bash")
@@ -227,6 +229,18 @@ def test_bash_completes_commands_options_values_and_names(walked: tuple[Path, st
     assert completed("mcp-state handoff accept ", walked) == [walked[1]]
     assert completed("mcp-state history run:", walked) == ["run:flaky", "run:reindex"]
     assert completed("mcp-state threads --project a", walked) == ["acme", "another"]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="completion is tried in bash")
+def test_bash_is_given_a_name_as_one_word(run: Run, path: str) -> None:
+    run("memory", "set", "Deploy steps", "one")
+    run("memory", "set", 'a\\b "$x" *', "two")
+    store = (Path(path), "")
+
+    assert completed("mcp-state memory get Dep", store, whole=True) == [r"Deploy\ steps"]
+    assert completed("mcp-state memory get 'Deploy\\ st'", store, whole=True) == [r"Deploy\ steps"]
+    assert completed("mcp-state memory get '\"Dep'", store, whole=True) == ["Deploy steps"]
+    assert completed("mcp-state memory get a", store, whole=True) == [r"a\\b\ \"\$x\"\ \*"]
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="completion is tried in bash")

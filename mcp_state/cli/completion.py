@@ -12,6 +12,11 @@ _INSTALL = {
     "zsh": 'add this line to ~/.zshrc, after compinit:  eval "$(mcp-state completion zsh)"',
     "fish": "mcp-state completion fish > ~/.config/fish/completions/mcp-state.fish",
 }
+_AS_IS = "COMPREPLY+=($value)"
+_QUOTED = """\
+[[ ${COMP_WORDS[COMP_CWORD]} == [\\"\\']* ]] || printf -v value %q "$value"
+            COMPREPLY+=("$value")"""
+"""Of the script for bash, which would break names with spaces; in open quotes they are whole."""
 
 
 @click.command(
@@ -32,5 +37,6 @@ def completion(ctx: click.Context, shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     made = kind(ctx.find_root().command, {}, "mcp-state", "_MCP_STATE_COMPLETE")
-    script = made.source_template % made.source_vars()
+    script = (made.source_template % made.source_vars()).replace(_AS_IS, _QUOTED)
+    script = script.replace("read type value", "read -r type value")
     click.echo(f"# To install: {_INSTALL[shell]}\n{script}")

@@ -149,7 +149,11 @@ def held_by(tx: Reading, shown: str, name: str, lease: Lease) -> Held:
         f"thread {shown!r} is held by {holder} until {until(lease.until, tx.at)} "
         f"({left} more){last}",
         f"Take another thread ({tool('thread_claim')} without a thread), or pass the "
-        f"{argument('lease_token')} if it is yours.",
+        f"{argument('lease_token')} if it is yours"
+        + either(
+            ".",
+            f", or, if its holder is gone, {call('thread_release', thread=shown, force=True)}.",
+        ),
     )
 
 
