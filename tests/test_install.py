@@ -352,6 +352,7 @@ def test_a_client_that_never_stops_writing_is_refused(
     assert refused.exit_code == 1
     assert "the files change while they are edited. Close the client" in refused.stderr
     assert json.loads(path.read_text()) == {"n": 2}
+    assert [one.name for one in home.iterdir()] == [".claude.json"]
 
 
 def test_a_copy_never_overwrites_an_earlier_one(home: Path, run: Run, install: Run) -> None:

@@ -186,6 +186,27 @@ def trusted(home: Path) -> dict[str, str]:
     return {key.removeprefix(f"{home}/.codex/"): one["trusted_hash"] for key, one in state.items()}
 
 
+@both
+def test_in_a_group_with_others_nothing_but_our_line_changes(
+    client: str, home: Path, run: Run, install: Run
+) -> None:
+    path = home / FILES[client]
+    path.parent.mkdir()
+    text = (
+        '{"hooks": {"Stop": [ { "matcher":"", // all\n  "hooks" : [{"command":"a"},'
+        ' {"command":"OURS", "timeout":9}, /* b */ {"command":"b"}] } ]}}\n'
+    )
+    path.write_text(text.replace("OURS", "mcp-state hook stop --db /old.db"))
+
+    install(client)
+    words = [PROGRAM, "hook", "stop", "--db", str(home / ".local/share/mcp-state/state.db")]
+    ours = shlex.join([*words, "--agent", client])
+    assert path.read_text().startswith(text.replace("OURS", ours).removesuffix("}\n"))
+
+    run("uninstall", client)
+    assert path.read_text() == text.replace(' {"command":"OURS", "timeout":9},', "")
+
+
 def test_codex_is_told_to_trust_exactly_our_hooks(home: Path, install: Run) -> None:
     install("codex")
     assert trusted(home) == {}

@@ -144,7 +144,7 @@ def test_items_of_a_list_come_and_go(text: str, data: st.DataObject) -> None:
     assert plain(jsonc.remove_item(added, ("a",), at))["a"] == rest
     swapped = [*items, ENTRY]
     swapped[at] = "new"
-    assert plain(jsonc.replace_item(added, ("a",), at, "new"))["a"] == swapped
+    assert plain(jsonc.put(added, ("a", at), "new"))["a"] == swapped
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,8 @@ def put(text: str, commands: Mapping[str, str]) -> str:
         if place is None:
             text = jsonc.append(text, path, _group(line))
         else:
-            changed = _changed(groups[place[0]], place[1], line)
-            text = jsonc.replace_item(text, path, place[0], changed)
+            at, handler = place
+            text = jsonc.put(text, (*path, at, "hooks", handler, "command"), line)
     return text
 
 
@@ -65,9 +65,8 @@ def remove(text: str) -> str:
             if place is None:
                 break
             at, handler = place
-            rest = [one for n, one in enumerate(groups[at]["hooks"]) if n != handler]
-            if rest:
-                text = jsonc.replace_item(text, path, at, {**groups[at], "hooks": rest})
+            if len(groups[at]["hooks"]) > 1:
+                text = jsonc.remove_item(text, (*path, at, "hooks"), handler)
             else:
                 text = jsonc.remove_item(text, path, at)
     return text
@@ -156,12 +155,6 @@ def _remove_toml_event(text: str, event: str) -> str:
 
 def _group(line: str) -> dict[str, Any]:
     return {"hooks": [{"type": "command", "command": line, "timeout": _SECONDS}]}
-
-
-def _changed(group: Mapping[str, Any], handler: int, line: str) -> dict[str, Any]:
-    handlers = list(group["hooks"])
-    handlers[handler] = {**handlers[handler], "command": line}
-    return {**group, "hooks": handlers}
 
 
 def _get(data: Any, key: str) -> Any:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, cast
 
 from mcp_state.errors import ConfigRefused
 
-Path = Sequence[str]
+Path = Sequence[str | int]
+"""Keys of objects, and places in lists."""
 
 BOM = "\ufeff"
 _SPACE = " \t\r\n"
@@ -79,7 +80,7 @@ def parse(text: str) -> Value:
 
 def read(text: str, path: Path) -> Any:
     """What stands at a path of keys; None where nothing does."""
-    found = _find(parse(text), path)
+    found = _find(text, path)
     return None if found is None else found.data
 
 
@@ -97,9 +98,13 @@ def put(text: str, path: Path, data: Any) -> str:
         return before + _dumped(_nested(path, data), "  ", newline) + newline
     here = root
     for depth, key in enumerate(path):
+        here = _opened(text, here)
+        if isinstance(key, int):
+            here = here.inside[key]
+            continue
         if not isinstance(here.data, dict):
             line = text[: here.start].count("\n") + 1
-            where = ".".join(path[:depth]) or "the whole of it"
+            where = ".".join(map(str, path[:depth])) or "the whole of it"
             raise ConfigRefused(
                 f"line {line}: {where} is not an object, so {key!r} cannot be put into it",
                 "Nothing was written. Correct it, then run this again.",
@@ -120,38 +125,28 @@ def append(text: str, path: Path, item: Any) -> str:
         ConfigRefused: what is there is no list, or what is on the way is no object.
         Malformed: the text is no JSON.
     """
-    found = _find(parse(text), path)
+    found = _find(text, path)
     if found is None:
         return put(text, path, [item])
     if not isinstance(found.data, list):
         line = text[: found.start].count("\n") + 1
         raise ConfigRefused(
-            f"line {line}: {'.'.join(path)} is not a list",
+            f"line {line}: {'.'.join(map(str, path))} is not a list",
             "Nothing was written. Correct it, then run this again.",
         )
     return _with(text, found, item)
 
 
-def replace_item(text: str, path: Path, index: int, item: Any) -> str:
-    """The text with another item in a place of the list at a path."""
-    found = _find(parse(text), path)
-    assert found is not None
-    old = found.inside[index]
-    if _same(old.data, item):
-        return text
-    return text[: old.start] + _rendered(text, item, old.start) + text[old.end :]
-
-
 def remove_item(text: str, path: Path, index: int) -> str:
     """The text without an item of the list at a path."""
-    found = _find(parse(text), path)
+    found = _find(text, path)
     assert found is not None
     return _without(text, found, index)
 
 
 def remove(text: str, path: Path) -> str:
     """The text without what is at a path, however often its key stands there."""
-    while (holder := _find(parse(text), path[:-1])) is not None:
+    while (holder := _find(text, path[:-1])) is not None:
         places = [at for at, one in enumerate(holder.inside) if one.key == path[-1]]
         if not places or not isinstance(holder.data, dict):
             return text
@@ -165,12 +160,12 @@ def prune(text: str, path: Path, original: str | None) -> str:
     One that was there empty gets the form back that it had.
     """
     for depth in range(len(path), 0, -1):
-        found = _find(parse(text), path[:depth])
+        found = _find(text, path[:depth])
         if found is None:
             continue
         if found.data:
             return text
-        was = None if original is None else _find(parse(original), path[:depth])
+        was = None if original is None else _find(original, path[:depth])
         if original is not None and was is not None and not was.data:
             return text[: found.start] + original[was.start : was.end] + text[found.end :]
         if was is not None:
@@ -189,13 +184,24 @@ def _besides(text: str) -> list[str]:
     return [] if root.data else "".join(around).removeprefix(BOM).split()
 
 
-def _find(root: Value, path: Path) -> Value | None:
-    here: Value | None = root
+def _find(text: str, path: Path) -> Value | None:
+    here: Value | None = parse(text)
     for key in path:
-        if here is None or not isinstance(here.data, dict):
+        if isinstance(key, int):
+            here = here.inside[key]
+        else:
+            here = here.member(key) if isinstance(here.data, dict) else None
+        if here is None:
             return None
-        here = here.member(key)
+        here = _opened(text, here)
     return here
+
+
+def _opened(text: str, value: Value) -> Value:
+    """The value with what is in it, also if it was read at once."""
+    if value.inside or not isinstance(value.data, dict | list):
+        return value
+    return replace(value, inside=_container(text, value.start, 0).inside)
 
 
 def _same(one: Any, other: Any) -> bool:
