@@ -37,7 +37,7 @@ from mcp_state.models import (
 )
 from mcp_state.render_words import ALL, ROOM, by, fitted, indented, name, plural
 from mcp_state.store.text import fold, one_line, quoted
-from mcp_state.times import ago, span, until
+from mcp_state.times import ago, since, span, until
 
 _NAMES = 1000  # for the names of blocks that are not shown
 _FACTS = 10  # of those that a thread relies on
@@ -202,8 +202,8 @@ def thread_lines(thread: Thread, now: datetime, session: str = "") -> list[str]:
     title = "" if thread.title == thread.name else f"  {one_line(thread.title, 100)}"
     lines = [f"{name(thread.name)} {thread_status(thread, now, session)}{title}"]
     if thread.waiting_on:
-        since = span((now - thread.status_at).total_seconds())
-        lines.append(f"    waiting on {one_line(thread.waiting_on)}, since {since}")
+        how_long = since(thread.status_at, now)
+        lines.append(f"    waiting on {one_line(thread.waiting_on)}, since {how_long}")
     if thread.next_action and thread.status in OPEN:
         lines.append(f"    next: {one_line(thread.next_action)}")
     if thread.check and thread.status in (Status.WATCHING, Status.BLOCKED):
@@ -284,7 +284,7 @@ def _detail_lines(detail: ThreadDetail, now: datetime, session: str, limit: int)
     lines = [
         f"{name(thread.name)} {thread_status(thread, now, session)}  version {thread.version}",
         f"title: {one_line(thread.title, limit)}",
-        f"{thread.status.value} since {span((now - thread.status_at).total_seconds())}, "
+        f"{thread.status.value} since {since(thread.status_at, now)}, "
         f"changed by {by(thread.changed_by, thread.changed_at, now)}",
         *_field("next", thread.next_action, limit),
         *_field("waiting on", thread.waiting_on, limit),
@@ -515,8 +515,8 @@ def history(
     lines = [event_line(event, now, subject=mixed) for event in page.events]
     kept, left = fitted(lines, room)
     if left:
-        since = argument("since", page.events[len(kept) - 1].seq)
-        head += f"; {left} left out for length: {since}"
+        later = argument("since", page.events[len(kept) - 1].seq)
+        head += f"; {left} left out for length: {later}"
     return "\n".join([head, *kept])
 
 

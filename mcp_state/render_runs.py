@@ -130,12 +130,13 @@ def checkpoint_made(made: CheckpointMade, now: datetime) -> str:
 def git_words(checkpoint: Checkpoint) -> str:
     """What git said at a checkpoint."""
     git = checkpoint.git
-    words = [git.branch or ("detached" if git.head else "")]
-    words.append(git.head[:12])
+    words = [
+        " ".join(filter(None, [git.branch or ("detached" if git.head else ""), git.head[:12]]))
+    ]
     if git.dirty_count is not None:
         words.append(f"{plural(git.dirty_count, 'file')} changed" if git.dirty_count else "clean")
-    words.append(f"({one_line(git.note, 200)})" if git.note else "")
-    return " ".join(filter(None, words)) or "nothing known"
+    note = f"({one_line(git.note, 200)})" if git.note else ""
+    return " ".join(filter(None, [", ".join(filter(None, words)), note])) or "nothing known"
 
 
 def finished(run: Run, now: datetime) -> str:

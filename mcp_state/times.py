@@ -74,6 +74,12 @@ def ago(at: datetime, now: datetime) -> str:
     return "just now" if seconds < 5 else f"{span(seconds)} ago"
 
 
+def since(at: datetime, now: datetime) -> str:
+    """What follows the word `since`: how long it has been so, or `just now`."""
+    when = ago(at, now)
+    return when if when == "just now" else span((now - at).total_seconds())
+
+
 def until(at: datetime, now: datetime) -> str:
     """A time of day, with its date if that is another day."""
     return f"{at:%H:%M} UTC" if at.date() == now.date() else f"{at:%d %b %H:%M} UTC"

@@ -657,9 +657,9 @@ async def test_what_moved_in_git_since_the_checkpoint_is_told(
     first = git(place, "rev-parse", "HEAD")
     async with connect(project="", directory=str(place), toolset="all") as client:
         made = text_of(await client.call_tool("run_checkpoint", {"run_id": "r", "state": "x"}))
-        assert f"\ngit: main {first[:12]} 1 file changed\n" in made
+        assert f"\ngit: main {first[:12]}, 1 file changed\n" in made
         nothing = text_of(await client.call_tool("run_resume", {}))
-        assert f"; git then: main {first[:12]} 1 file changed\n" in nothing
+        assert f"; git then: main {first[:12]}, 1 file changed\n" in nothing
         assert part(nothing, "what differs now:") == ["nothing"]
 
         git(place, "checkout", "-q", "-b", "fix")
@@ -695,7 +695,7 @@ async def test_a_detached_head_is_told(mine: State, place: Path) -> None:
     assert await differences(here) == ["branch changed: main -> detached HEAD"]
     made = await here.runs.checkpoint("r", "x")
     assert render_runs.git_words(made.checkpoint) == (
-        f"detached {git(place, 'rev-parse', 'HEAD')[:12]} clean"
+        f"detached {git(place, 'rev-parse', 'HEAD')[:12]}, clean"
     )
     assert await differences(here) == []
 

@@ -705,7 +705,7 @@ def test_nothing_due_says_what_will_be_and_when(ok: Ok, clock: FakeClock) -> Non
     assert ok("due", code=3) == (
         "Nothing is due. Next, at 09:20 UTC:\n"
         "soon [blocked, look again in 20 min]\n"
-        "    waiting on CI, since 0 s\n"
+        "    waiting on CI, since just now\n"
         "[acme (from --project) · 3 threads · event 3]\n"
     )
     found = json.loads(ok("due", "--json", code=3))

@@ -150,9 +150,18 @@ async def test_even_the_same_session_is_held_without_its_token(mine: State) -> N
     await mine.threads.set("t")
     token = await token_of(mine, "t")
     for attempt in (mine.threads.set("t", title="x"), mine.threads.claim("t")):
-        with pytest.raises(Held):
+        with pytest.raises(Held, match="is held by codex until"):
             await attempt
     assert (await mine.threads.set("t", title="x", lease_token=token)).title == "x"
+
+
+async def test_another_session_of_the_same_agent_is_told_that_it_is_another(
+    mine: State, open_state: Open
+) -> None:
+    await mine.threads.set("t")
+    await token_of(mine, "t")
+    with pytest.raises(Held, match="is held by another session of codex until"):
+        await open_state(session="s2", database="two").threads.claim("t")
 
 
 async def test_what_a_holder_wrote_last_cannot_forge_a_line_of_the_refusal(

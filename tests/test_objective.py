@@ -219,7 +219,7 @@ async def test_history_keeps_every_objective_with_its_reason(
         )
         for version, (at, (objective, reason)) in enumerate(zip(days, texts, strict=True), 1)
     ]
-    assert page.events[1].summary == "number 2 (was: one) because reason 1"
+    assert page.events[1].summary == "number 2 (was: one); because reason 1"
 
 
 @pytest.mark.parametrize("field", ["objective", "intent", "reason"])

@@ -68,7 +68,7 @@ async def test_what_is_exported_again_from_an_empty_store_is_the_same(tmp_path: 
             "kind": "project",
             "name": "",
             "operation": "import",
-            "summary": f"{count} events imported from acme",
+            "summary": f"{count} events imported from a file",
             "version": None,
             "row": {
                 "name": "acme",
@@ -615,7 +615,7 @@ def test_two_machines_two_umasks_and_one_file(tmp_path: Path) -> None:
     ]
     file.rename(theirs / "x.jsonl")
     expected = [
-        "imported 2 events from acme into acme",
+        "imported 2 events of acme from a file",
         f"to take the work over: `mcp-state handoff accept {key}`; an agent sees it in its orient",
         "[acme (from the file) · 1 thread · event 3]",
     ]

@@ -142,7 +142,7 @@ async def test_names_that_parted_are_kept_apart_with_all_that_leads_to_them(
         assert [b.value for b in resumed.memory] == ["ours"]
         history = (await there.events.history("project:")).events
         assert [e.summary for e in history] == [
-            "9 events imported from acme, kept apart: Base (from acme), Index (from acme), "
+            "9 events imported from a file, kept apart: Base (from acme), Index (from acme), "
             "Plan (from acme)"
         ]
         assert history[0].row and history[0].row["kept_apart"] == imported.kept_apart

@@ -140,7 +140,7 @@ async def test_what_rests_here_on_what_the_file_refutes_falls_with_it(tmp_path: 
         assert (await told(there, "both"))[-1] == (
             "fall: stale: rests on base, which does not hold here"
         )
-        assert await last_import(there) == "1 events imported from acme, and 3 facts fell"
+        assert await last_import(there) == "1 event imported from a file, and 3 facts fell"
         assert (await ours.take(await theirs.export())).kept_apart == {}
         assert await trusts(here) == await trusts(there)
 
@@ -172,7 +172,7 @@ async def test_what_comes_and_rests_on_what_was_refuted_here_falls(tmp_path: Pat
         assert (await told(there, "new"))[2:] == [
             "fall: stale: rests on base, which does not hold here",
         ]
-        assert await last_import(there) == "8 events imported from acme, and 3 facts fell"
+        assert await last_import(there) == "8 events imported from a file, and 3 facts fell"
         await ours.take(await theirs.export())
         assert await trusts(here) == fallen
 

@@ -118,7 +118,10 @@ def _imported(imported: Imported) -> Iterator[str]:
     if imported.event:
         verb = "would import" if imported.dry_run else "imported"
         skipped = f", {imported.skipped:,} were here already" if imported.skipped else ""
-        yield f"{verb} {events} from {imported.source} into {imported.project}{skipped}"
+        if imported.source == imported.project:
+            yield f"{verb} {events} of {imported.project} from a file{skipped}"
+        else:
+            yield f"{verb} {events} from {imported.source} into {imported.project}{skipped}"
     else:
         everything = "the rest" if imported.stayed else f"all of {imported.source}"
         yield f"nothing to import: {everything} is in {imported.project} already"

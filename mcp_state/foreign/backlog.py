@@ -42,9 +42,9 @@ _CRITERIA = ("AC", "DOD")
 _SUMMARY = "SECTION:FINAL_SUMMARY"
 
 
-def suits(path: str) -> bool:
-    """Whether a folder looks like that of Backlog.md, or holds one."""
-    return _folder(path) != ""
+def is_in(folder: str) -> bool:
+    """Whether a folder is that of Backlog.md, or holds one."""
+    return _folder(folder) != ""
 
 
 def _folder(path: str) -> str:

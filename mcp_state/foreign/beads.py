@@ -43,10 +43,13 @@ _NO_WORK = {
 }
 
 
-def suits(path: str, first: Json | None) -> bool:
-    """Whether a path looks like beads; `first` is the first line of a file of them."""
-    if first is None:
-        return file_in(path, _places(path)) != ""
+def is_in(folder: str) -> bool:
+    """Whether a folder holds issues of beads."""
+    return file_in(folder, _places(folder)) != ""
+
+
+def suits(first: Json) -> bool:
+    """Whether the first line of a file looks like an issue of beads."""
     if first.get("_type") in ("issue", "memory"):
         return True
     return {"id", "title", "created_at"} <= first.keys() and bool(

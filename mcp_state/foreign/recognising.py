@@ -65,7 +65,7 @@ def read(path: str, format: str) -> Source:
 
 
 def _folder(path: str) -> list[str]:
-    found = [name for name, suits in _IN_FOLDERS.items() if suits(path)]
+    found = [name for name, is_in in _IN_FOLDERS.items() if is_in(path)]
     if found:
         return found
     names = [
@@ -101,7 +101,7 @@ def _file(path: str) -> list[str]:
 
 
 def _of_value(whole: object) -> list[str]:
-    if taskmaster.suits("", whole):
+    if taskmaster.suits(whole):
         return [taskmaster.NAME]
     first = next(iter(journal.items_of(whole)), None)
     return _of_line(cast(Json, first)) if isinstance(first, dict) else []
@@ -110,9 +110,9 @@ def _of_value(whole: object) -> list[str]:
 def _of_line(first: Json | None) -> list[str]:
     if first is None:
         return []
-    if server_memory.suits("", first):
+    if server_memory.suits(first):
         return [server_memory.NAME]
-    if beads.suits("", first):
+    if beads.suits(first):
         return [beads.NAME]
     return [journal.NAME] if journal.suits_json(first) else []
 
@@ -133,8 +133,8 @@ def _first_line(path: str) -> Json | None:
 
 
 _IN_FOLDERS: Mapping[str, Callable[[str], bool]] = {
-    beads.NAME: lambda path: beads.suits(path, None),
-    backlog.NAME: backlog.suits,
-    taskmaster.NAME: lambda path: taskmaster.suits(path, None),
-    server_memory.NAME: lambda path: server_memory.suits(path, None),
+    beads.NAME: beads.is_in,
+    backlog.NAME: backlog.is_in,
+    taskmaster.NAME: taskmaster.is_in,
+    server_memory.NAME: server_memory.is_in,
 }

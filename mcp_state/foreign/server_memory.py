@@ -29,10 +29,13 @@ class _Entity:
         return Block(self.place, as_name(self.name), text)
 
 
-def suits(path: str, first: Json | None) -> bool:
-    """Whether a path looks like such a graph; `first` is the first line of a file of them."""
-    if first is None:
-        return file_in(path, [_FILE]) != ""
+def is_in(folder: str) -> bool:
+    """Whether a folder holds such a graph."""
+    return file_in(folder, [_FILE]) != ""
+
+
+def suits(first: Json) -> bool:
+    """Whether the first line of a file looks like one of such a graph."""
     is_entity = first.get("type") == "entity" and {"name", "entityType"} <= first.keys()
     return is_entity or (first.get("type") == "relation" and {"from", "to"} <= first.keys())
 

@@ -34,10 +34,13 @@ _TOLD = frozenset((
 ))  # fmt: skip
 
 
-def suits(path: str, whole: object) -> bool:
-    """Whether a path looks like TaskMaster; `whole` is its value, if it is a file of JSON."""
-    if whole is None:
-        return file_in(path, _FILES) != ""
+def is_in(folder: str) -> bool:
+    """Whether a folder holds tasks of TaskMaster."""
+    return file_in(folder, _FILES) != ""
+
+
+def suits(whole: object) -> bool:
+    """Whether the value of a file of JSON looks like TaskMaster."""
     return any(True for _ in _tagged(whole))
 
 

@@ -120,12 +120,12 @@ def _by(row: Row | None, tx: Reading) -> str:
 def _words(old: Row | None, new: Row) -> str:
     words = [new["objective"]]
     if old is not None and old["objective"] != new["objective"]:
-        words.append(f"(was: {old['objective']})")
+        words[0] += f" (was: {old['objective']})"
     if new["intent"] and (old is None or old["intent"] != new["intent"]):
         words.append(f"intent: {new['intent']}")
     if new["reason"]:
         words.append(f"because {new['reason']}")
-    return one_line(" ".join(words), 4 * _LONGEST)
+    return one_line("; ".join(words), 4 * _LONGEST)
 
 
 def current_objective(tx: Reading) -> Objective | None:

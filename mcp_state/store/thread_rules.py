@@ -145,6 +145,9 @@ def held_by(tx: Reading, shown: str, name: str, lease: Lease) -> Held:
     if theirs:
         last = f"; last: {one_line(theirs[-1].summary)} {ago(theirs[-1].at, tx.at)}"
     holder = one_line(lease.holder.agent, 40)
+    me = tx.caller.actor
+    if lease.holder.agent == me.agent and lease.holder.session != me.session:
+        holder = f"another session of {holder}"
     return Held(
         f"thread {shown!r} is held by {holder} until {until(lease.until, tx.at)} "
         f"({left} more){last}",

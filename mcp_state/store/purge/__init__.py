@@ -119,7 +119,7 @@ class Purge(Noun):
             event=event,
             places=found.places,
             files=files,
-            notes=_notes(found, left, files, dry_run, emptied),
+            notes=list(_notes(found, left, files, dry_run, emptied)),
             elsewhere=left.elsewhere,
         )
 
@@ -243,12 +243,6 @@ def _size(path: str) -> int:
 
 
 def _notes(
-    found: _Found, left: _Found, files: Sequence[PurgedFile], dry_run: bool, emptied: bool
-) -> list[str]:
-    return list(_told(found, left, files, dry_run, emptied))
-
-
-def _told(
     found: _Found, left: _Found, files: Sequence[PurgedFile], dry_run: bool, emptied: bool
 ) -> Iterator[str]:
     """What is left, and what to do about it."""

@@ -261,7 +261,9 @@ class _Merge:
     def _record(self, imported: Imported, last: int, fell: int) -> Imported:
         """The event that says what was imported."""
         apart = list(imported.kept_apart.values())
-        words = f"{imported.events:,} events imported from {imported.source}"
+        events = "event" if imported.events == 1 else "events"
+        source = "a file" if imported.source == imported.project else imported.source
+        words = f"{imported.events:,} {events} imported from {source}"
         if apart:
             more = f" and {len(apart) - _LISTED} more" if len(apart) > _LISTED else ""
             words += f", kept apart: {', '.join(apart[:_LISTED])}{more}"
