@@ -211,12 +211,16 @@ def test_what_the_host_tells_twice_does_not_pass_for_news(hosted: Opened) -> Non
     expect(host.column("active")).to_contain_text("Ship it today")
 
 
-def test_a_host_without_tools_shows_what_it_was_answered(hosted: Opened) -> None:
-    host = hosted()
+def without_tools(host: Host) -> None:
     host.page.evaluate(
         "() => { const answer = HANDLERS['ui/initialize'];"
         " HANDLERS['ui/initialize'] = () => ({ ...answer(), hostCapabilities: {} }); }"
     )
+
+
+def test_a_host_without_tools_shows_what_it_was_answered(hosted: Opened) -> None:
+    host = hosted()
+    without_tools(host)
     host.open(host.server.call("orient", {}))
     expect(host.column("active")).to_contain_text("Ship v2")
     host.app.get_by_role("button", name="Refresh").click()
@@ -224,6 +228,16 @@ def test_a_host_without_tools_shows_what_it_was_answered(hosted: Opened) -> None
     expect(host.app.locator("#detail")).to_contain_text("Ask for it in the chat.")
     expect(host.column("active")).to_contain_text("Ship v2")
     assert host.calls == []
+
+
+def test_an_answer_that_comes_late_is_shown(hosted: Opened) -> None:
+    host = hosted()
+    without_tools(host)
+    host.open(None)
+    expect(host.column("active")).to_contain_text("Ask for it in the chat.")
+    host.tell("ui/notifications/tool-result", host.server.call("orient", {}))
+    expect(host.column("active")).to_contain_text("Ship v2")
+    expect(host.column("active")).not_to_contain_text("Ask for it in the chat.")
 
 
 def test_a_host_that_knows_no_handshake_is_not_waited_for(hosted: Opened) -> None:

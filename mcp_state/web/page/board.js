@@ -3151,7 +3151,6 @@ function noDetail(root, of) {
 
 const pace = { timer: 0, busy: false, wanted: false, event: null };
 let stream = null;
-const UNREADABLE = -1;
 
 /** Load again what is shown; never twice at once. */
 async function again(isChange = false) {
@@ -3185,14 +3184,14 @@ function hear({ event, isFound, lost, error }) {
   if (lost) return lose();
   const wasLost = !$("lost").hidden;
   find();
-  if (error) pace.event = UNREADABLE;
+  if (error) pace.event = null;
   if (error || (isFound && wasLost)) return again();
   const since = pace.event;
-  if (event === undefined || since === null || event === since) return false;
+  if (event === undefined || event === since) return false;
   pace.event = event;
   clearTimeout(pace.timer);
   pace.timer = setTimeout(() => {
-    if (since !== UNREADABLE) tellNews(since);
+    if (since !== null) tellNews(since);
     again(true);
   }, 120);
   return true;
