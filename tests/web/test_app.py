@@ -189,6 +189,20 @@ def test_the_app_answers_its_host(hosted: Opened) -> None:
     assert host.page.evaluate("ask('tools/list')")["error"]["code"] == -32601
 
 
+def test_what_the_app_cannot_show_is_no_link(hosted: Opened) -> None:
+    host = hosted()
+    host.do("fact_record", fact="green", statement="It is green", check="make test")
+    host.do("thread_set", thread="ship", relies_on=["green"])
+    host.do("journal_append", text="looked", thread="ship", kind="note")
+    host.open(host.server.call("orient", {}))
+    host.app.locator(".card[data-key=ship] .cover").click()
+    detail = host.app.locator("#detail")
+    expect(detail.locator(".fact")).to_contain_text("green")
+    expect(detail.locator(".entry")).to_contain_text("looked")
+    for link in detail.locator("a:not(#close)").all():
+        assert "open=thread%3A" in (link.get_attribute("href") or ""), link.inner_text()
+
+
 def test_what_another_project_has_is_asked_for_there(hosted: Opened) -> None:
     host = hosted()
     host.do("thread_set", thread="ship", title="Theirs", project="other")
