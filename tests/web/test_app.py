@@ -189,6 +189,20 @@ def test_the_app_answers_its_host(hosted: Opened) -> None:
     assert host.page.evaluate("ask('tools/list')")["error"]["code"] == -32601
 
 
+def test_what_the_app_cannot_show_is_no_link(hosted: Opened) -> None:
+    host = hosted()
+    host.do("fact_record", fact="green", statement="It is green", check="make test")
+    host.do("thread_set", thread="ship", relies_on=["green"])
+    host.do("journal_append", text="looked", thread="ship", kind="note")
+    host.open(host.server.call("orient", {}))
+    host.app.locator(".card[data-key=ship] .cover").click()
+    detail = host.app.locator("#detail")
+    expect(detail.locator(".fact")).to_contain_text("green")
+    expect(detail.locator(".entry")).to_contain_text("looked")
+    for link in detail.locator("a:not(#close)").all():
+        assert "open=thread%3A" in (link.get_attribute("href") or ""), link.inner_text()
+
+
 def test_what_another_project_has_is_asked_for_there(hosted: Opened) -> None:
     host = hosted()
     host.do("thread_set", thread="ship", title="Theirs", project="other")
@@ -211,12 +225,16 @@ def test_what_the_host_tells_twice_does_not_pass_for_news(hosted: Opened) -> Non
     expect(host.column("active")).to_contain_text("Ship it today")
 
 
-def test_a_host_without_tools_shows_what_it_was_answered(hosted: Opened) -> None:
-    host = hosted()
+def without_tools(host: Host) -> None:
     host.page.evaluate(
         "() => { const answer = HANDLERS['ui/initialize'];"
         " HANDLERS['ui/initialize'] = () => ({ ...answer(), hostCapabilities: {} }); }"
     )
+
+
+def test_a_host_without_tools_shows_what_it_was_answered(hosted: Opened) -> None:
+    host = hosted()
+    without_tools(host)
     host.open(host.server.call("orient", {}))
     expect(host.column("active")).to_contain_text("Ship v2")
     host.app.get_by_role("button", name="Refresh").click()
@@ -224,6 +242,16 @@ def test_a_host_without_tools_shows_what_it_was_answered(hosted: Opened) -> None
     expect(host.app.locator("#detail")).to_contain_text("Ask for it in the chat.")
     expect(host.column("active")).to_contain_text("Ship v2")
     assert host.calls == []
+
+
+def test_an_answer_that_comes_late_is_shown(hosted: Opened) -> None:
+    host = hosted()
+    without_tools(host)
+    host.open(None)
+    expect(host.column("active")).to_contain_text("Ask for it in the chat.")
+    host.tell("ui/notifications/tool-result", host.server.call("orient", {}))
+    expect(host.column("active")).to_contain_text("Ship v2")
+    expect(host.column("active")).not_to_contain_text("Ask for it in the chat.")
 
 
 def test_a_host_that_knows_no_handshake_is_not_waited_for(hosted: Opened) -> None:

@@ -8,9 +8,9 @@
  *                    hears({error}) when nothing can be read; it answers whether it asks anew
  *   isLive             whether it tells of each change by itself; otherwise one can ask again
  * By default it is the server that served the page. A document that holds the page and is no page
- * of that server (an app inside a chat) sets `globalThis.boardSource` before this script runs. To
- * show the board, a source needs `threads` alone. Errors have a `message` that says what is so, a
- * `code`, and `next`: what to do about it.
+ * of that server (an app inside a chat) sets `globalThis.boardSource` before this script runs; for
+ * the board it needs `threads` and `thread`. Errors have a `message` that says what is so, a `code`,
+ * and `next`: what to do about it.
  *
  * Whatever is stored was written by somebody else. It gets into the document as text nodes and
  * nothing else (`h`), and into addresses by URLSearchParams.
@@ -370,11 +370,17 @@ const opening = (kind, of, more = {}) => here({ ...DETAILED, open: `${kind}:${of
 const closing = () => here(DETAILED);
 const isOpen = (kind, of) => route.open?.kind === kind && route.open.name === of;
 
+/** A link to what the source can show; to what it can't, its words alone. */
+const linked = (view, kind, address, ...words) =>
+  source.views.includes(view)
+    ? h("a", { href: address, class: kind }, words)
+    : h("span", { class: kind }, words);
+
 /** Links to what a name stands for. */
 const threadLink = (of, shownAs = of) =>
-  h("a", { href: opening("thread", of), class: "ref" }, name(shownAs));
-const runLink = (of) => h("a", { href: opening("run", of), class: "ref" }, name(of));
-const factLink = (of) => h("a", { href: opening("fact", of), class: "ref" }, name(of));
+  linked("thread", "ref", opening("thread", of), name(shownAs));
+const runLink = (of) => linked("runs", "ref", opening("run", of), name(of));
+const factLink = (of) => linked("facts", "ref", opening("fact", of), name(of));
 
 function subjectLink(kind, of, run) {
   if (kind === "thread") return threadLink(of);
@@ -385,19 +391,15 @@ function subjectLink(kind, of, run) {
     of.slice(run?.length + 1),
   ];
   if (kind === "memory")
-    return h(
-      "a",
-      { href: isOfRun ? opening("block", own, { of: run }) : opening("block", of), class: "ref" },
+    return linked(
+      "memory",
+      "ref",
+      isOfRun ? opening("block", own, { of: run }) : opening("block", of),
       name(of),
     );
-  if (kind === "step" && isOfRun)
-    return h("a", { href: opening("run", run), class: "ref" }, name(of));
+  if (kind === "step" && isOfRun) return linked("runs", "ref", opening("run", run), name(of));
   if (kind === "journal")
-    return h(
-      "a",
-      { href: to("journal", { before: String(Number(of) + 1) }), class: "ref" },
-      `entry ${of}`,
-    );
+    return linked("journal", "ref", to("journal", { before: String(Number(of) + 1) }), `entry ${of}`);
   return of ? name(of) : null;
 }
 
@@ -586,18 +588,6 @@ const get = async (view, params = {}) => {
 
 /* ---- Threads ------------------------------------------------------------------------------ */
 
-/** Who waits for whom, by thread: from the answer, or from the threads themselves. */
-function waitsOf(page) {
-  if (page.waits) return new Map(page.waits.map((one) => [one.thread, one]));
-  const found = new Map(
-    page.threads.map((t) => [t.name, { needs: t.waits_for ? t.depends_on : [], needed_by: [] }]),
-  );
-  for (const thread of page.threads.filter((t) => t.waits_for)) {
-    for (const need of thread.depends_on) found.get(need)?.needed_by.push(thread.name);
-  }
-  return found;
-}
-
 const MOST_WAITING = 10; // of those that wait for a thread, an answer names no more
 const few = (names, link, count, more = "") => [
   names.slice(0, 3).map((one, n) => [n ? ", " : "", link(one)]),
@@ -780,7 +770,7 @@ function column(scroller, box, status, due) {
     build: threadCard,
     fetch: async (cursor, limit) => {
       const answer = await get("threads", { status, due, limit, cursor });
-      const waits = waitsOf(answer);
+      const waits = new Map(answer.waits.map((one) => [one.thread, one]));
       const items = answer.threads.map((thread) => ({ thread, waits: waits.get(thread.name) }));
       return { items, next: answer.cursor };
     },
@@ -1152,16 +1142,14 @@ function entry(e) {
       h(
         "p.sub",
         e.kind
-          ? h("a.chip.kind", { href: to("journal", { kind: e.kind }) }, e.kind.replaceAll("_", " "))
+          ? linked(
+              "journal",
+              "chip kind",
+              to("journal", { kind: e.kind }),
+              e.kind.replaceAll("_", " "),
+            )
           : null,
-        h(
-          "a.who",
-          {
-            href: to("journal", { actor: e.actor.agent }),
-            title: clean([e.actor.client, e.actor.session].filter(Boolean).join(" · ")),
-          },
-          name(e.actor.agent, ""),
-        ),
+        linked("journal", "who", to("journal", { actor: e.actor.agent }), who(e.actor)),
         e.thread ? h("span", h("span.label", "thread "), threadLink(e.thread)) : null,
         e.run ? h("span", h("span.label", "run "), runLink(e.run)) : null,
         h("span.soft", when(e.at)),
@@ -1317,7 +1305,7 @@ function runDetail(root, of) {
           d.steps.map((one) => stepRow(one, isOpen)),
           ".steps",
         ),
-        hidden > 0 ? h("p.soft", `${num(hidden)} more: `, command(`mcp-state runs show`)) : null,
+        hidden > 0 ? h("p.soft", `${num(hidden)} more: `, command(`mcp-state runs show RUN -n ${r.steps}`)) : null,
       ),
       section("Checkpoints", r.checkpoints, rows(checkpoints.map(checkpointRow))),
       section("Its memory", d.memory.length, rows(d.memory.map(blockRow))),
@@ -2436,33 +2424,9 @@ function detailHead(kind, state, title, sub, ...deeds) {
   );
 }
 
-/** All of a thread; where the source has only the board, what that tells. */
-async function askThread(of) {
-  if (source.views.includes("thread")) return get("thread", { name: of });
-  const page = await get("threads");
-  const thread = page.threads.find((one) => one.name === of);
-  if (!thread) {
-    const fact = `Thread ${of} is not on this board`;
-    throw new Refusal({ code: "not_found", fact, next_step: "Ask for it by name." });
-  }
-  const needed = waitsOf(page).get(of)?.needed_by ?? [];
-  const known = new Map(page.threads.map((one) => [one.name, one]));
-  const nodes = [of, ...thread.depends_on, ...needed].map((one) => known.get(one) ?? { name: one });
-  const waits = [...thread.depends_on.map((need) => [of, need]), ...needed.map((one) => [one, of])];
-  return {
-    thread,
-    criteria: [],
-    history: [],
-    earlier: 0,
-    journal: [],
-    facts: [],
-    graph: { nodes, waits },
-  };
-}
-
 function threadDetail(root, of) {
   const refresh = async () => {
-    const d = await askThread(of);
+    const d = await get("thread", { name: of });
     const t = d.thread;
     const entries = [...d.journal].reverse();
     const state = [
@@ -2500,10 +2464,12 @@ function threadDetail(root, of) {
         entries.length
           ? [
               h("div.timeline.in", entries.map(entry)),
-              h(
-                "p.more",
-                h("a", { href: to("journal", { thread: t.name }) }, "all of this thread"),
-              ),
+              source.views.includes("journal")
+                ? h(
+                    "p.more",
+                    h("a", { href: to("journal", { thread: t.name }) }, "all of this thread"),
+                  )
+                : null,
             ]
           : null,
       ),
@@ -2515,7 +2481,7 @@ function threadDetail(root, of) {
           ? h(
               "p.soft",
               `${num(d.earlier)} earlier ones: `,
-              h("a", { href: to("changes", { subject: `thread:${t.name}` }) }, "all changes"),
+              linked("history", "", to("changes", { subject: `thread:${t.name}` }), "all changes"),
             )
           : null,
       ),
@@ -2550,7 +2516,7 @@ function whoWaits(around, of) {
       rows(
         names.map((one) => {
           const { status, title: words } = known.get(one);
-          return item(status ? mark(status) : null, threadLink(one, words || one));
+          return item(mark(status), threadLink(one, words || one));
         }),
         ".tight",
       ) ?? h("p.soft", "nothing"),
@@ -2558,12 +2524,11 @@ function whoWaits(around, of) {
   if (!around.waits.length) return null;
   const needs = around.waits.filter(([waiting]) => waiting === of).map(([, needed]) => needed);
   const neededBy = around.waits.filter(([, needed]) => needed === of).map(([waiting]) => waiting);
-  const canDraw = around.nodes.length > 2 && around.nodes.every((node) => node.status);
   return h(
     "section",
     h("h3", "Who waits for whom"),
     h("div.chain", side("It waits for", needs), side("These wait for it", neededBy)),
-    canDraw ? threadGraph(around, of) : null,
+    around.nodes.length > 2 ? threadGraph(around, of) : null,
   );
 }
 
@@ -3151,7 +3116,6 @@ function noDetail(root, of) {
 
 const pace = { timer: 0, busy: false, wanted: false, event: null };
 let stream = null;
-const UNREADABLE = -1;
 
 /** Load again what is shown; never twice at once. */
 async function again(isChange = false) {
@@ -3185,14 +3149,14 @@ function hear({ event, isFound, lost, error }) {
   if (lost) return lose();
   const wasLost = !$("lost").hidden;
   find();
-  if (error) pace.event = UNREADABLE;
+  if (error) pace.event = null;
   if (error || (isFound && wasLost)) return again();
   const since = pace.event;
-  if (event === undefined || since === null || event === since) return false;
+  if (event === undefined || event === since) return false;
   pace.event = event;
   clearTimeout(pace.timer);
   pace.timer = setTimeout(() => {
-    if (since !== UNREADABLE) tellNews(since);
+    if (since !== null) tellNews(since);
     again(true);
   }, 120);
   return true;
