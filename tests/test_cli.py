@@ -483,9 +483,9 @@ def test_orient_keeps_to_its_budget(ok: Ok, refused: Refused) -> None:
     )
 
 
-def test_projects_are_listed_renamed_and_merged(ok: Ok, refused: Refused) -> None:
+def test_projects_are_listed_renamed_and_merged(run: Run, ok: Ok, refused: Refused) -> None:
     ok("thread", "set", "fix")
-    ok("thread", "set", "fix", "--project", "other")
+    run("thread", "set", "fix", "--project", "other")
 
     assert ok("projects", "list") == ok("projects")
     assert ok("projects", "rename", "other", "second") == (
@@ -572,6 +572,26 @@ def test_a_write_without_a_project_is_refused_with_those_there_are(
         "project_unknown: not saved: this call does not say which project it belongs to; "
         "known projects: acme. "
         "Pass --project NAME (a new name begins a new project), or run it in a git repository."
+    )
+
+
+def test_a_project_that_may_be_mistyped_is_noted_beside_the_answer(run: Run, ok: Ok) -> None:
+    assert run("journal", "append", "first", MCP_STATE_PROJECT="shop-1b5c57").stderr == ""
+    ok("journal", "append", "second", MCP_STATE_PROJECT="shop-1b5c57")
+
+    read = run("threads", "--project", "shop", "--json")
+    missing = run("thread", "fix", "--project", "shop")
+    written = run("journal", "append", "third", "--project", "shpo", "--json")
+    again = run("journal", "append", "fourth", "--project", "shpo")
+
+    assert read.stderr == "note: there is no project 'shop' yet; known are shop-1b5c57\n"
+    assert json.loads(read.stdout)["total"] == 0
+    assert missing.stderr.startswith(read.stderr + "error: not_found: ")
+    assert written.stderr == "note: new project 'shpo' (known: shop-1b5c57)\n"
+    assert json.loads(written.stdout)["scope"]["project"] == "shpo"
+    assert again.stderr == ""
+    assert run("threads", "--project", "shop").stderr == (
+        "note: there is no project 'shop' yet; known are shop-1b5c57, shpo\n"
     )
 
 
