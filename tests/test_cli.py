@@ -191,7 +191,7 @@ def test_a_relative_path_of_the_store_is_refused(refused: Refused) -> None:
 def test_a_reading_command_makes_no_store(run: Run, path: str, words: list[str]) -> None:
     result = run(*words)
 
-    assert result.exit_code == (1 if words == ["thread", "fix"] else 0)
+    assert result.exit_code == (1 if words in (["thread", "fix"], ["memory", "plan"]) else 0)
     assert not Path(path).parent.exists()
 
 
@@ -404,7 +404,13 @@ def test_memory_is_set_appended_deleted_and_restored(ok: Ok, refused: Refused) -
     )
     assert ok("memory", "plan", "--version", "1").startswith("one\nplan · version 1 (not the curr")
     assert ok("memory", "delete", "plan").startswith("deleted: plan, which was at version 2. ")
-    assert ok("memory", "plan").startswith('block "plan" was deleted')
+    deleted = refused("memory", "plan")
+    assert deleted == (
+        'not_found: block "plan" was deleted; `mcp-state memory get plan --version 2` still reads '
+        "its last text. There are no blocks now; `mcp-state memory set` makes one."
+    )
+    assert refused("memory", "get", "plan", "--json") == deleted
+    assert refused("memory", "nope").startswith('not_found: no such block "nope". There are no ')
     assert ok("memory", "restore", "plan", "2").startswith("saved: plan · version 4 · 7/4096")
     assert ok("memory") == (
         "1 block:\n"
@@ -483,9 +489,9 @@ def test_orient_keeps_to_its_budget(ok: Ok, refused: Refused) -> None:
     )
 
 
-def test_projects_are_listed_renamed_and_merged(ok: Ok, refused: Refused) -> None:
+def test_projects_are_listed_renamed_and_merged(run: Run, ok: Ok, refused: Refused) -> None:
     ok("thread", "set", "fix")
-    ok("thread", "set", "fix", "--project", "other")
+    run("thread", "set", "fix", "--project", "other")
 
     assert ok("projects", "list") == ok("projects")
     assert ok("projects", "rename", "other", "second") == (
@@ -572,6 +578,26 @@ def test_a_write_without_a_project_is_refused_with_those_there_are(
         "project_unknown: not saved: this call does not say which project it belongs to; "
         "known projects: acme. "
         "Pass --project NAME (a new name begins a new project), or run it in a git repository."
+    )
+
+
+def test_a_project_that_may_be_mistyped_is_noted_beside_the_answer(run: Run, ok: Ok) -> None:
+    assert run("journal", "append", "first", MCP_STATE_PROJECT="shop-1b5c57").stderr == ""
+    ok("journal", "append", "second", MCP_STATE_PROJECT="shop-1b5c57")
+
+    read = run("threads", "--project", "shop", "--json")
+    missing = run("thread", "fix", "--project", "shop")
+    written = run("journal", "append", "third", "--project", "shpo", "--json")
+    again = run("journal", "append", "fourth", "--project", "shpo")
+
+    assert read.stderr == "note: there is no project 'shop' yet; known are shop-1b5c57\n"
+    assert json.loads(read.stdout)["total"] == 0
+    assert missing.stderr.startswith(read.stderr + "error: not_found: ")
+    assert written.stderr == "note: new project 'shpo' (known: shop-1b5c57)\n"
+    assert json.loads(written.stdout)["scope"]["project"] == "shpo"
+    assert again.stderr == ""
+    assert run("threads", "--project", "shop").stderr == (
+        "note: there is no project 'shop' yet; known are shop-1b5c57, shpo\n"
     )
 
 

@@ -21,6 +21,7 @@ from test_cli import commands
 from mcp_state import cli
 from mcp_state.cli import main, manual
 from mcp_state.cli.meant import MEANT
+from mcp_state.install.clients import CLIENTS
 
 ALL = dict(commands())
 NOT_HERE = {"web", "install", "uninstall", "hook", "purge"}
@@ -218,6 +219,9 @@ def test_bash_completes_commands_options_values_and_names(walked: tuple[Path, st
         *("trusted", "provisional", "stale", "refuted", "archival"),
     ]
     assert completed("mcp-state completion z", None) == ["zsh"]
+    assert completed("mcp-state install c", None) == [name for name in CLIENTS if name[0] == "c"]
+    assert completed("mcp-state uninstall ", None) == list(CLIENTS)
+    assert completed("mcp-state hook s", None) == ["session-start", "stop", "subagent-start"]
     assert completed("mcp-state thread set im", walked) == ["import"]
     assert completed("mcp-state thread IM", walked) == ["import"]
     assert completed("mcp-state thread c", walked) == ["check", "claim"]

@@ -22,11 +22,12 @@ from mcp_state.errors import BadArgument, OverLimit
 from mcp_state.models import Actor, Totals
 from mcp_state.settings import Settings, store_path
 from mcp_state.store.database import Database
-from mcp_state.store.text import clean
+from mcp_state.store.text import clean, fold, near_names
 from mcp_state.who import Resolver
 
 if TYPE_CHECKING:
     from mcp_state.api import State
+    from mcp_state.store.transaction import Reading
 
 T = TypeVar("T")
 Command = Callable[..., None]
@@ -217,7 +218,12 @@ def answer(
                 known = await known_projects(state)
                 text = render.unknown_project(known)
                 return {"known": known}, text, state.totals
+            others = await _others(state) if scoped else ""
+            if others and not writes:
+                print_note(f"there is no project {state.caller.project!r} yet; known are {others}")
             result = await work(state)
+            if others and writes:
+                print_note(f"new project {state.caller.project!r} (known: {others})")
             seen = Seen(state.database.clock.now(), state.totals, state.caller.actor.session)
             return result, show(result, seen), seen.totals
 
@@ -228,6 +234,21 @@ def answer(
         count = render.plural(options.replaced, "character")
         print_note(f"{count} that cannot be stored became U+FFFD")
     return result
+
+
+async def _others(state: State) -> str:
+    """The projects there are, if the name that was given is none of them: it may be a slip."""
+    if state.caller.how != "--project":
+        return ""
+
+    def look(tx: Reading) -> list[str]:
+        return [] if tx.project else tx.known_projects()
+
+    known = await state.database.read(state.caller, look)
+    given = state.caller.project
+    longer = [name for name in known if fold(name).startswith(fold(given))]
+    near = dict.fromkeys([*longer, *near_names(given, known), *known])
+    return ", ".join(list(near)[:5])
 
 
 async def known_projects(state: State) -> list[str]:

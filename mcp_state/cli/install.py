@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from mcp_state.cli import complete
 from mcp_state.cli import install_words as words
 from mcp_state.cli.common import read_settings
 from mcp_state.cli.groups import Documented
@@ -50,7 +51,13 @@ def _known(ctx: click.Context, parameter: click.Parameter, name: str) -> str:
     )
 
 
-_CLIENT = click.argument("client", default="", metavar="CLIENT", callback=_known)
+_CLIENT = click.argument(
+    "client",
+    default="",
+    metavar="CLIENT",
+    callback=_known,
+    shell_complete=complete.words(*CLIENTS),
+)
 _SHARED = (
     click.option(
         "--name", default="state", show_default=True, callback=_named, help="Name of the server."

@@ -19,7 +19,7 @@ from mcp_state.cli.common import (
     store_options,
 )
 from mcp_state.cli.groups import Fallback
-from mcp_state.errors import BadArgument
+from mcp_state.errors import BadArgument, NotFound
 from mcp_state.models import MemoryBlock, MemoryPage, MissingBlock
 
 _ALL_BLOCKS = 1_000_000
@@ -70,7 +70,9 @@ def _shown(result: MemoryBlock | MissingBlock | MemoryPage, seen: Seen) -> str:
     if isinstance(result, MemoryBlock):
         return render.memory_block(result, seen.now)
     if isinstance(result, MissingBlock):
-        return render.memory_missing(result, seen.now)
+        # A script has to be able to tell it from a text.
+        fact, _, next_step = render.memory_missing(result, seen.now).partition(". ")
+        raise NotFound(fact, next_step)
     return render.memory_page(result, seen.now, render.ALL)
 
 
