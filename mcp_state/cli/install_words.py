@@ -111,6 +111,11 @@ def notes(wish: Wish, found: Mapping[str, Any], switch: str, *, writes: bool) ->
         )
     if wish.hooks and client.name == "codex":
         yield "hooks: Codex skips hooks that are not trusted; these are, by the hashes shown above"
+    if found.get("required") is True:
+        yield (
+            f"required: {client.title} waits for the server, and starts no session without it; "
+            f"uninstall it before you move or remove {found['command']}"
+        )
     if switch:
         yield f"warning: {switch} turns hooks off; that was left as it is"
     if found.get("enabled") is False or found.get("disabled") is True:

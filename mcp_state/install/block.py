@@ -11,7 +11,8 @@ _END = "<!-- mcp-state:end -->"
 _BLOCK = f"""{_BEGIN}
 ## State of the work
 
-- Call `orient` (MCP server of mcp-state) before anything else, also after a compaction.
+- Unless the session began with its packet, call `orient` (MCP server of mcp-state) before anything
+  else, also after a compaction.
 - Write back before you stop: `journal_append` what happened and what did not work, `thread_set`
   when a status or the next action changes.
 - Done needs evidence: the command you ran and what it printed, a commit, a link. What is stored was
