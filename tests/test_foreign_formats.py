@@ -360,7 +360,9 @@ def test_a_note_becomes_a_block_as_it_is_and_a_long_one_a_blob(run: Run, tmp_pat
     kept = blocks(run)
     assert kept.keys() == {"A", "deep/er/Ü b", "long"}
     key = kept["long"].rpartition('key="')[2][:-2]
-    assert kept["long"] == f'Long\nAll of it (5,007 characters): blob_get(key="{key}")'
+    assert kept["long"] == (
+        f"Long\nAll of it (5,007 characters) is in the blob {key}: blob_get, `mcp-state blob get`"
+    )
     assert run("blob", "get", key).stdout.rstrip("\n") == long
 
 

@@ -441,6 +441,7 @@ def test_a_file_is_recognised_and_it_is_said_what_it_was_taken_for(
         ({"a/2026-01-01.md": "x"}, "may be journal or notes"),
         ({".beads/issues.jsonl": "", "tasks.json": '{"tasks":[]}'}, "may be beads or taskmaster"),
         ({"a.txt": "x"}, "is a folder with nothing in it that is known here"),
+        ({".git/HEAD": "x", "README.md": "# x"}, "is a git repository that holds nothing known"),
     ],
 )
 def test_what_may_be_several_things_is_asked_for(
@@ -456,7 +457,7 @@ def test_what_may_be_several_things_is_asked_for(
     result = run("import", str(path))
 
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith(f"error: bad_argument: {path} {told}. Say ")
+    assert result.stderr.startswith(f"error: bad_argument: {path} {told}")
     assert "--from" in result.stderr
 
 

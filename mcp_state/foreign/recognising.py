@@ -41,6 +41,12 @@ def recognise(path: str) -> str:
             f"{path} is a folder with nothing in it that is known here",
             f"Say what it is with --from {' | '.join(FORMATS[1:])}, or name the file itself.",
         )
+    if found == [notes.NAME] and os.path.exists(os.path.join(path, ".git")):
+        raise BadArgument(
+            f"{path} is a git repository that holds nothing known here but Markdown",
+            "Its files would become memory, which every session reads; if that is meant: "
+            f"--from {notes.NAME}.",
+        )
     if len(found) > 1:
         raise BadArgument(
             f"{path} may be {' or '.join(found)}",

@@ -22,7 +22,7 @@ from mcp_state.models import OPEN, Status, Taken
 from mcp_state.store.blobs import put_text
 from mcp_state.store.journal import append_entry
 from mcp_state.store.memory import set_block, version_of
-from mcp_state.store.text import clean, fold, one_line, quoted
+from mcp_state.store.text import clean, fold, one_line
 from mcp_state.store.thread_rows import CRITERIA, THREAD
 from mcp_state.store.thread_rules import Changes
 from mcp_state.store.threads import check_criterion, set_thread
@@ -309,7 +309,7 @@ class _Taking:
         if len(whole) <= limit:
             return whole
         blob = put_text(self._tx, whole, f"{name}: {one_line(origin, _ABOUT)}")
-        pointer = f"All of it ({len(whole):,} characters): blob_get(key={quoted(blob.key)})"
+        pointer = _pointer(whole, blob.key)
         return f"{one_line(origin, limit - len(pointer) - 1)}\n{pointer}"
 
     def _short(self, text: str, limit: int, what: str) -> str:
@@ -319,7 +319,7 @@ class _Taking:
         first = next((line for line in text.splitlines() if line.strip(" #-\t")), "")
         about = one_line(first.lstrip("# "), _ABOUT)
         blob = put_text(self._tx, text, f"{what}: {about}")
-        return f"{about}\nAll of it ({len(text):,} characters): blob_get(key={quoted(blob.key)})"
+        return f"{about}\n{_pointer(text, blob.key)}"
 
     def _needs(self, task: Task) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
         """What it can wait for here, and what it can't, and why."""
@@ -341,3 +341,10 @@ class _Taking:
 
     def _count_replaced(self, text: str) -> None:
         self._replaced += clean(text)[1]
+
+
+def _pointer(text: str, key: str) -> str:
+    """What is stored says it to agents and people alike."""
+    return (
+        f"All of it ({len(text):,} characters) is in the blob {key}: blob_get, `mcp-state blob get`"
+    )
