@@ -491,7 +491,7 @@ async def test_the_objective_changes_with_a_reason_and_the_version_it_replaces(c
     history = await call("history", subject="objective")
     assert history.splitlines()[1:4:2] == [
         "1 mcp: version 1: Ship v1; intent: they can leave · just now",
-        "3 mcp: version 2: Ship v2 (was: Ship v1) because the date moved · just now",
+        "3 mcp: version 2: Ship v2 (was: Ship v1); because the date moved · just now",
     ]
 
 
