@@ -139,7 +139,7 @@ def in_a_shell(walked: tuple[Path, str], tmp_path: Path) -> Try:
         script.chmod(0o700)
     (tmp_path / "notes").mkdir()
     for name in ("plan.md", "build.log", "error.log", "leaked.txt", "notes/one.md"):
-        (tmp_path / name).write_text("one\n", encoding="utf-8")
+        (tmp_path / name).write_text("one line\n", encoding="utf-8")
     env = {
         "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin",
         "MCP_STATE_DB": str(tmp_path / "state.db"),

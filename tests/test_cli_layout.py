@@ -17,9 +17,8 @@ from test_cli import commands
 from test_schemas import SNAPSHOTS
 
 SHAPES = SNAPSHOTS / "cli" / "json.json"
-LOOKS = [
-    *dict.fromkeys(w for w in tour.WALK if w[0] not in ("export", "import", "backup", "restore"))
-]
+WITH_FILES = ("export", "import", "backup", "restore", "install", "uninstall", "purge")
+LOOKS = [*dict.fromkeys(words for words in tour.WALK if words[0] not in WITH_FILES)]
 
 
 def leaf(words: tuple[str, ...] | list[str]) -> str:

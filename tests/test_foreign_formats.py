@@ -359,7 +359,7 @@ def test_a_note_becomes_a_block_as_it_is_and_a_long_one_a_blob(run: Run, tmp_pat
     ]
     kept = blocks(run)
     assert kept.keys() == {"A", "deep/er/Ü b", "long"}
-    key = kept["long"].rpartition('key="')[2][:-2]
+    key = kept["long"].partition(" is in the blob ")[2].partition(":")[0]
     assert kept["long"] == (
         f"Long\nAll of it (5,007 characters) is in the blob {key}: blob_get, `mcp-state blob get`"
     )
@@ -431,7 +431,7 @@ def test_a_journal_of_json_keeps_time_author_kind_and_all_other_fields(
         ("", "", "2026-05-28T20:26:40+00:00\ntwo"),
         ("", "", "2026-05-28T20:26:40+00:00\ntwo"),
     ]
-    assert kept[3][2].startswith("2026-06-01T00:00:00Z\nAll of it (10,021 characters): blob_get(")
+    assert kept[3][2].startswith("2026-06-01T00:00:00Z\nAll of it (10,021 characters) is in the ")
     assert imported(run, file)["here"] == {"entry": 4}
 
 

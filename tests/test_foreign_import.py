@@ -318,7 +318,7 @@ def test_no_text_is_cut(run: Run, tmp_path: Path) -> None:
     assert [one["what"] for one in taken["not_taken"]] == ["a depends on n50", "a depends on n51"]
     found = thread(run, "a")
     assert (len(found["depends_on"]), len(found["title"])) == (50, 300)
-    key = found["note"].rpartition('key="')[2][:-2]
+    key = found["note"].partition(" is in the blob ")[2].partition(":")[0]
     kept = run("blob", "get", key).stdout
     assert all(part in kept for part in (title, text.rstrip("\n"), "c" * 3000))
 

@@ -19,13 +19,8 @@ ELSEWHERE: dict[str, str] = {
     "serve": "speaks the protocol on its standard output",
     "demo": "is walked in test_demo.py",
     "hook": "speaks to a client on its standard output: test_hook_processes.py",
-    "install": "writes the configuration of clients: test_install.py",
-    "uninstall": "takes it out again: test_install.py",
-    "purge": "asks on a terminal: test_cli_purge.py",
     "web": "serves until it is interrupted: test_web_command.py",
     "completion": "prints a script, which test_cli_help.py tries in a shell",
-    "hook": "speaks to a client, see test_hook_processes.py",
-    "web": "serves until it is stopped, see test_web_command.py",
 }
 """Commands that cannot be walked here, and why."""
 

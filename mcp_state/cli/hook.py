@@ -18,6 +18,7 @@ import click
 
 from mcp_state.calls import spoken
 from mcp_state.cli.common import ON_HOOK, Options, store_options
+from mcp_state.cli.groups import Documented
 from mcp_state.errors import StateError
 
 _EVENTS = ("session-start", "pre-compact", "stop", "subagent-start")
@@ -27,7 +28,7 @@ _SECONDS_FOR_INPUT = 0.5
 _LONGEST_INPUT = 4 << 20
 
 
-class _NeverFails(click.Command):
+class _NeverFails(Documented):
     """A command that speaks to a model with the tools; its failures are one line on stderr."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -48,7 +49,12 @@ class _NeverFails(click.Command):
             _say(str(problem) if is_ours else f"{type(problem).__name__}: {problem}")
 
 
-@click.command(cls=_NeverFails)
+@click.command(
+    cls=_NeverFails,
+    epilog="""
+    mcp-state hook session-start --agent codex < input.json
+    """,
+)
 @click.argument("event", type=click.Choice(_EVENTS))
 @store_options(*ON_HOOK)
 def hook(options: Options, event: str) -> None:
