@@ -269,11 +269,47 @@ def test_a_wrong_place_is_refused(refused: Refused, path: str, place: str) -> No
 
 def test_an_unknown_status_is_a_wrong_argument(refused: Refused) -> None:
     expected = (
-        "bad_argument: status is 'open'. Statuses are active, watching, blocked, done, dropped."
+        "bad_argument: status is 'red'. Statuses are active, watching, blocked, done, dropped."
     )
 
-    assert refused("threads", "--status", "open", code=2) == expected
-    assert refused("thread", "set", "fix", "--status", "open", code=2) == expected
+    assert refused("threads", "--status", "red", code=2) == expected
+    assert refused("thread", "set", "fix", "--status", "red", code=2) == expected
+
+
+@pytest.mark.parametrize(
+    ("typed", "status"),
+    [
+        *(("open", "active"), ("in_progress", "active"), ("Waiting", "blocked")),
+        *(("wont-fix", "dropped"), ("closed", "done"), ("dnoe", "done")),
+    ],
+)
+def test_a_status_of_another_tracker_is_told_ours(
+    refused: Refused, typed: str, status: str
+) -> None:
+    assert refused("thread", "set", "fix", "--status", typed, code=2) == (
+        f"bad_argument: status is {typed!r}. Did you mean {status}? "
+        "Statuses are active, watching, blocked, done, dropped."
+    )
+
+
+def test_what_is_wanted_is_named_as_it_is_typed(ok: Ok, refused: Refused) -> None:
+    ok("facts", "record", "port", "It is 80", "--check", "ss -l")
+    ok("runs", "begin", "index", "Reindex")
+    of_thread = ("thread", "set", "fix", "--status")
+
+    assert refused(*of_thread, "done").endswith(
+        'Give --evidence "…": a test run and its exit code, a commit, a link, file:line.'
+    )
+    assert refused(*of_thread, "dropped", code=2).endswith('Give --note "…" saying why.')
+    assert 'Give --waiting-on "…"; ' in refused(*of_thread, "blocked", code=2)
+    assert 'Give --evidence "…": a test run' in refused("runs", "finish", "index", "completed")
+    assert 'Say in --reflection "…" why' in refused("runs", "finish", "index", "failed", code=2)
+    assert 'Run its check (ss -l) and give --evidence "…" with what it printed' in refused(
+        "facts", "verify", "port", "--holds"
+    )
+    assert "--attempts N, --minutes N or --tokens N, and say why with --reason" in refused(
+        "runs", "raise", "index", "--reason", "slow", code=2
+    )
 
 
 def test_a_missing_thread_is_refused_with_those_that_are_near(ok: Ok, refused: Refused) -> None:

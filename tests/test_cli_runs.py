@@ -323,7 +323,8 @@ def test_a_budget_is_raised_by_a_new_maximum_with_a_reason(ok: Ok, refused: Refu
     assert "missing option '--reason'" in refused(*raise_, "--attempts", "9", code=2)
     assert refused(*raise_, "--attempts", "9", "--reason", " ", code=2) == (
         "bad_argument: there is no reason. "
-        "Give a new maximum for attempts, minutes or tokens, and say why."
+        "Give a new maximum with --attempts N, --minutes N or --tokens N, and say why "
+        'with --reason "…".'
     )
     assert refused(*raise_, "--reason", "x", code=2).startswith("bad_argument: nothing is raised. ")
     assert refused(*raise_, "--attempts", "2", "--reason", "x", code=2) == (
@@ -572,7 +573,7 @@ def test_a_run_ends_once_and_with_a_reason(ok: Ok, refused: Refused) -> None:
     )
     assert refused(*finish, "abandoned", code=2) == (
         "bad_argument: run 'reindex' is to be abandoned without a reason. "
-        "Say in --reflection why, so that nobody tries it again."
+        'Say in --reflection "…" why, so that nobody tries it again.'
     )
     assert refused(*finish, "open", "--result", "x", code=2) == (
         "bad_argument: status is open, which is no end. End it completed, failed or abandoned."
@@ -837,7 +838,7 @@ def test_the_memory_of_a_run_is_its_own(ok: Ok, refused: Refused) -> None:
     assert ok("memory", "delete", "plan", "--expected-version", "2", *of_run).startswith(
         "deleted: plan, which was at version 2. "
     )
-    assert ok("memory", "plan", *of_run).startswith('block "plan" was deleted')
+    assert refused("memory", "plan", *of_run).startswith('not_found: block "plan" was deleted; ')
     assert ok("memory", "restore", "plan", "2", *of_run).startswith("saved: plan of run Reindex · ")
     assert ok("memory", *of_run).splitlines()[:3] == [
         "1 block of run Reindex:",
