@@ -312,6 +312,13 @@ def test_what_is_wanted_is_named_as_it_is_typed(ok: Ok, refused: Refused) -> Non
     )
 
 
+def test_the_bare_group_of_threads_lists_them(ok: Ok) -> None:
+    ok("thread", "set", "fix")
+
+    assert ok("thread") == ok("thread", "get") == ok("threads")
+    assert json.loads(ok("thread", "--json"))["total"] == 1
+
+
 def test_a_missing_thread_is_refused_with_those_that_are_near(ok: Ok, refused: Refused) -> None:
     ok("thread", "set", "fix-import")
 
@@ -596,7 +603,8 @@ def test_a_read_without_a_project_answers_with_those_there_are(
     monkeypatch.chdir(tmp_path)
 
     assert ok(*words, MCP_STATE_PROJECT=None) == (
-        "This call does not say which project it belongs to. Pass --project NAME; known are:\n"
+        "This command does not say which project it belongs to. Pass --project NAME, or run it in a "
+        "git repository; known are:\n"
         "  acme\n"
         "[no project]\n"
     )
@@ -611,7 +619,7 @@ def test_a_write_without_a_project_is_refused_with_those_there_are(
     monkeypatch.chdir(tmp_path)
 
     assert refused(*words, MCP_STATE_PROJECT=None) == (
-        "project_unknown: not saved: this call does not say which project it belongs to; "
+        "project_unknown: not saved: this command does not say which project it belongs to; "
         "known projects: acme. "
         "Pass --project NAME (a new name begins a new project), or run it in a git repository."
     )

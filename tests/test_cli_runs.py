@@ -720,8 +720,7 @@ def test_nothing_due_says_what_will_be_and_when(ok: Ok, clock: FakeClock) -> Non
 
 def test_nothing_is_due_where_nothing_is_stored(ok: Ok, path: str) -> None:
     assert ok("due", code=3) == (
-        f"Nothing is due: {path} holds no project yet.\n"
-        "[acme (from --project) · nothing stored yet]\n"
+        "Nothing is due: there are no threads yet.\n[acme (from --project) · nothing stored yet]\n"
     )
     assert json.loads(ok("due", "--json", code=3))["threads"] == []
     assert not Path(path).parent.exists()
@@ -736,7 +735,7 @@ def test_a_project_that_the_store_does_not_hold_is_neither_due_nor_not(
         "not_found: no project 'acmee'; there is 'acme'. `mcp-state projects` lists all of them."
     )
     assert refused("due", MCP_STATE_PROJECT=None) == (
-        "project_unknown: this call does not say which project it belongs to; "
+        "project_unknown: this command does not say which project it belongs to; "
         "known projects: acme. Pass --project NAME, or run it in a git repository."
     )
 
@@ -965,7 +964,8 @@ def test_a_read_without_a_project_answers_with_those_there_are(ok: Ok, words: li
     ok("journal", "append", "hello")
 
     assert ok(*words, MCP_STATE_PROJECT=None) == (
-        "This call does not say which project it belongs to. Pass --project NAME; known are:\n"
+        "This command does not say which project it belongs to. Pass --project NAME, or run it in a "
+        "git repository; known are:\n"
         "  acme\n"
         "[no project]\n"
     )
@@ -978,7 +978,7 @@ def test_a_write_without_a_project_is_refused_with_those_there_are(
     ok("journal", "append", "hello")
 
     assert refused(*words, MCP_STATE_PROJECT=None) == (
-        "project_unknown: not saved: this call does not say which project it belongs to; "
+        "project_unknown: not saved: this command does not say which project it belongs to; "
         "known projects: acme. "
         "Pass --project NAME (a new name begins a new project), or run it in a git repository."
     )

@@ -317,8 +317,8 @@ def _check_verifiable(row: Row, holds: bool, evidence: str) -> None:
         raise EvidenceRequired(
             f"fact {shown!r} is not verified without evidence",
             f"Run its check{check} and give "
-            f"{either('as evidence', asked('evidence') + ' with')} what it printed, shortened, or a "
-            "link.",
+            f"{either('as evidence', asked('evidence') + ' with')} what it printed, shortened, "
+            "or a link.",
         )
     if holds and not row["check"]:
         raise EvidenceRequired(
