@@ -32,6 +32,7 @@ format: $(SETUP)
 setup: $(SETUP)
 
 $(SETUP): pyproject.toml constraints.txt
+	@echo "setting up .venv (a minute or two, once)"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	touch $@

@@ -123,12 +123,22 @@ def argument(name: str, value: Value | None = None, *, of: str = "") -> str:
     return either(name, name.upper() if name in command.takes else command.option(name))
 
 
-def meant(given: str, known: Iterable[str]) -> str:
-    """The question to somebody who typed a word that is almost one of these."""
+def asked(name: str, *, of: str = "") -> str:
+    """An argument that is wanted: its name, or the option as it is typed with a text."""
+    return either(name, argument(name, "…", of=of))
+
+
+def meant(given: str, known: Iterable[str], others: Mapping[str, str] | None = None) -> str:
+    """The question to somebody who typed a word that is almost one of these.
+
+    `others` are words from elsewhere for some of them.
+    """
     import difflib
 
-    near = difflib.get_close_matches(given.strip().lower(), list(known), 1, 0.7)
-    return either("", f"Did you mean {near[0]}? ") if near else ""
+    typed = given.strip().lower()
+    near = difflib.get_close_matches(typed, list(known), 1, 0.7)
+    word = (others or {}).get(typed) or (near[0] if near else "")
+    return either("", f"Did you mean {word}? ") if word else ""
 
 
 def quoted(text: str) -> str:

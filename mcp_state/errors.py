@@ -231,7 +231,8 @@ class ProjectUnknown(StateError):
         """No project could be found for a write; these exist."""
         listed = f"known projects: {', '.join(known)}" if known else "there is no project yet"
         return cls(
-            f"not saved: this call does not say which project it belongs to; {listed}",
+            f"not saved: this {either('call', 'command')} does not say which project it belongs "
+            f"to; {listed}",
             f"Pass {argument('project', 'NAME')} (a new name begins a new project), "
             + either(
                 "start the server in a git repository, or start it with --project NAME.",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from mcp_state import render_facts
-from mcp_state.calls import argument, call, tool
+from mcp_state.calls import argument, call, either, tool
 from mcp_state.models import (
     FALLEN,
     OPEN,
@@ -59,16 +59,11 @@ def scope(totals: Totals) -> str:
 
 def unknown_project(known: Sequence[str]) -> str:
     """The answer to a read that belongs to no project."""
-    which = argument("project", "NAME")
+    which = argument("project", "NAME") + either("", ", or run it in a git repository")
+    fact = f"This {either('call', 'command')} does not say which project it belongs to"
     if not known:
-        return (
-            "This call does not say which project it belongs to, and the store holds none yet. "
-            f"Pass {which}; the first write makes it."
-        )
-    return (
-        f"This call does not say which project it belongs to. Pass {which}; known are:\n"
-        + "\n".join(f"  {name(n)}" for n in known)
-    )
+        return f"{fact}, and the store holds none yet. Pass {which}; the first write makes it."
+    return f"{fact}. Pass {which}; known are:\n" + "\n".join(f"  {name(n)}" for n in known)
 
 
 # Working memory

@@ -269,11 +269,54 @@ def test_a_wrong_place_is_refused(refused: Refused, path: str, place: str) -> No
 
 def test_an_unknown_status_is_a_wrong_argument(refused: Refused) -> None:
     expected = (
-        "bad_argument: status is 'open'. Statuses are active, watching, blocked, done, dropped."
+        "bad_argument: status is 'red'. Statuses are active, watching, blocked, done, dropped."
     )
 
-    assert refused("threads", "--status", "open", code=2) == expected
-    assert refused("thread", "set", "fix", "--status", "open", code=2) == expected
+    assert refused("threads", "--status", "red", code=2) == expected
+    assert refused("thread", "set", "fix", "--status", "red", code=2) == expected
+
+
+@pytest.mark.parametrize(
+    ("typed", "status"),
+    [
+        *(("open", "active"), ("in_progress", "active"), ("Waiting", "blocked")),
+        *(("wont-fix", "dropped"), ("closed", "done"), ("dnoe", "done")),
+    ],
+)
+def test_a_status_of_another_tracker_is_told_ours(
+    refused: Refused, typed: str, status: str
+) -> None:
+    assert refused("thread", "set", "fix", "--status", typed, code=2) == (
+        f"bad_argument: status is {typed!r}. Did you mean {status}? "
+        "Statuses are active, watching, blocked, done, dropped."
+    )
+
+
+def test_what_is_wanted_is_named_as_it_is_typed(ok: Ok, refused: Refused) -> None:
+    ok("facts", "record", "port", "It is 80", "--check", "ss -l")
+    ok("runs", "begin", "index", "Reindex")
+    of_thread = ("thread", "set", "fix", "--status")
+
+    assert refused(*of_thread, "done").endswith(
+        'Give --evidence "…": a test run and its exit code, a commit, a link, file:line.'
+    )
+    assert refused(*of_thread, "dropped", code=2).endswith('Give --note "…" saying why.')
+    assert 'Give --waiting-on "…"; ' in refused(*of_thread, "blocked", code=2)
+    assert 'Give --evidence "…": a test run' in refused("runs", "finish", "index", "completed")
+    assert 'Say in --reflection "…" why' in refused("runs", "finish", "index", "failed", code=2)
+    assert 'Run its check (ss -l) and give --evidence "…" with what it printed' in refused(
+        "facts", "verify", "port", "--holds"
+    )
+    assert "--attempts N, --minutes N or --tokens N, and say why with --reason" in refused(
+        "runs", "raise", "index", "--reason", "slow", code=2
+    )
+
+
+def test_the_bare_group_of_threads_lists_them(ok: Ok) -> None:
+    ok("thread", "set", "fix")
+
+    assert ok("thread") == ok("thread", "get") == ok("threads")
+    assert json.loads(ok("thread", "--json"))["total"] == 1
 
 
 def test_a_missing_thread_is_refused_with_those_that_are_near(ok: Ok, refused: Refused) -> None:
@@ -560,7 +603,8 @@ def test_a_read_without_a_project_answers_with_those_there_are(
     monkeypatch.chdir(tmp_path)
 
     assert ok(*words, MCP_STATE_PROJECT=None) == (
-        "This call does not say which project it belongs to. Pass --project NAME; known are:\n"
+        "This command does not say which project it belongs to. Pass --project NAME, or run it in a "
+        "git repository; known are:\n"
         "  acme\n"
         "[no project]\n"
     )
@@ -575,7 +619,7 @@ def test_a_write_without_a_project_is_refused_with_those_there_are(
     monkeypatch.chdir(tmp_path)
 
     assert refused(*words, MCP_STATE_PROJECT=None) == (
-        "project_unknown: not saved: this call does not say which project it belongs to; "
+        "project_unknown: not saved: this command does not say which project it belongs to; "
         "known projects: acme. "
         "Pass --project NAME (a new name begins a new project), or run it in a git repository."
     )

@@ -565,7 +565,7 @@ def test_a_write_without_a_project_is_refused_with_those_there_are(
     ok("journal", "append", "hello")
 
     assert refused(*words, MCP_STATE_PROJECT=None).startswith(
-        "project_unknown: not saved: this call does not say which project it belongs to; "
+        "project_unknown: not saved: this command does not say which project it belongs to; "
         "known projects: acme. "
     )
 

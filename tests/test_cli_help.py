@@ -283,11 +283,21 @@ def test_an_unknown_shell_is_told_the_known_ones(run: Run) -> None:
     assert "'tcsh' is not one of 'bash', 'zsh', 'fish'" in result.stderr
 
 
+def test_completion_without_a_shell_tells_the_line_for_each(run: Run) -> None:
+    assert run("completion").stderr == (
+        "error: bad_argument: mcp-state completion needs a shell. To install it: for bash add this "
+        'line to ~/.bashrc:  eval "$(mcp-state completion bash)"; for zsh add this line to '
+        '~/.zshrc, after compinit:  eval "$(mcp-state completion zsh)"; for fish run  mcp-state '
+        "completion fish > ~/.config/fish/completions/mcp-state.fish\n"
+    )
+
+
 # Did you mean
 
 
 def test_every_word_that_may_be_typed_leads_to_commands_that_exist() -> None:
-    assert {one for meant in MEANT.values() for one in meant} - set(ALL) <= NOT_HERE
+    lines = {one for meant in MEANT.values() for one in meant}
+    assert {line.partition(" NAME ")[0] for line in lines} - set(ALL) <= NOT_HERE
     assert set(MEANT) & set(ALL) == set()
 
 
@@ -307,6 +317,13 @@ def test_every_word_that_may_be_typed_leads_to_commands_that_exist() -> None:
         ("memory ls", "Did you mean `mcp-state memory get`?"),
         ("runs step bgin r s", "Did you mean `mcp-state runs step begin`?"),
         ("facts pr-830", "`mcp-state facts show pr-830` shows what has that name."),
+        ("thread done x", 'Did you mean `mcp-state thread set x --status done --evidence "…"`?'),
+        ("thread delete", 'Did you mean `mcp-state thread set NAME --status dropped --note "…"`?'),
+        ("thread drop -x", "mcp-state thread set NAME --status dropped"),
+        ("thread watch x", "mcp-state thread set x --status watching --recheck-after 4h`?"),
+        ("block x", 'Did you mean `mcp-state thread set x --status blocked --waiting-on "…"`?'),
+        ("memory edit plan", "Did you mean `mcp-state memory set`?"),
+        ("journal hello", "`mcp-state journal append hello` writes an entry."),
         ("qqq", "It has serve, install, "),
         ("threads --stauts done", "Did you mean --status?"),
         ("--json threads", "Options stand after the command."),
@@ -324,6 +341,14 @@ def test_what_may_be_meant_is_asked(run: Run, typed: str, told: str) -> None:
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert told in result.stderr
+
+
+def test_a_text_in_the_place_of_a_command_is_an_entry_of_the_journal(run: Run) -> None:
+    assert run("journal", "keep the old parser").stderr == (
+        "error: bad_argument: mcp-state journal has no command 'keep the old parser'. It has "
+        "append, tail. `mcp-state journal append 'keep the old parser'` writes an entry.\n"
+    )
+    assert '`mcp-state journal append "…"`' in run("journal", "long " * 40).stderr
 
 
 def test_a_name_that_is_nearly_right_is_told(walked: tuple[Path, str], run: Run) -> None:

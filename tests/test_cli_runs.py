@@ -323,7 +323,8 @@ def test_a_budget_is_raised_by_a_new_maximum_with_a_reason(ok: Ok, refused: Refu
     assert "missing option '--reason'" in refused(*raise_, "--attempts", "9", code=2)
     assert refused(*raise_, "--attempts", "9", "--reason", " ", code=2) == (
         "bad_argument: there is no reason. "
-        "Give a new maximum for attempts, minutes or tokens, and say why."
+        "Give a new maximum with --attempts N, --minutes N or --tokens N, and say why "
+        'with --reason "…".'
     )
     assert refused(*raise_, "--reason", "x", code=2).startswith("bad_argument: nothing is raised. ")
     assert refused(*raise_, "--attempts", "2", "--reason", "x", code=2) == (
@@ -572,7 +573,7 @@ def test_a_run_ends_once_and_with_a_reason(ok: Ok, refused: Refused) -> None:
     )
     assert refused(*finish, "abandoned", code=2) == (
         "bad_argument: run 'reindex' is to be abandoned without a reason. "
-        "Say in --reflection why, so that nobody tries it again."
+        'Say in --reflection "…" why, so that nobody tries it again.'
     )
     assert refused(*finish, "open", "--result", "x", code=2) == (
         "bad_argument: status is open, which is no end. End it completed, failed or abandoned."
@@ -719,8 +720,7 @@ def test_nothing_due_says_what_will_be_and_when(ok: Ok, clock: FakeClock) -> Non
 
 def test_nothing_is_due_where_nothing_is_stored(ok: Ok, path: str) -> None:
     assert ok("due", code=3) == (
-        f"Nothing is due: {path} holds no project yet.\n"
-        "[acme (from --project) · nothing stored yet]\n"
+        "Nothing is due: there are no threads yet.\n[acme (from --project) · nothing stored yet]\n"
     )
     assert json.loads(ok("due", "--json", code=3))["threads"] == []
     assert not Path(path).parent.exists()
@@ -735,7 +735,7 @@ def test_a_project_that_the_store_does_not_hold_is_neither_due_nor_not(
         "not_found: no project 'acmee'; there is 'acme'. `mcp-state projects` lists all of them."
     )
     assert refused("due", MCP_STATE_PROJECT=None) == (
-        "project_unknown: this call does not say which project it belongs to; "
+        "project_unknown: this command does not say which project it belongs to; "
         "known projects: acme. Pass --project NAME, or run it in a git repository."
     )
 
@@ -837,7 +837,7 @@ def test_the_memory_of_a_run_is_its_own(ok: Ok, refused: Refused) -> None:
     assert ok("memory", "delete", "plan", "--expected-version", "2", *of_run).startswith(
         "deleted: plan, which was at version 2. "
     )
-    assert ok("memory", "plan", *of_run).startswith('block "plan" was deleted')
+    assert refused("memory", "plan", *of_run).startswith('not_found: block "plan" was deleted; ')
     assert ok("memory", "restore", "plan", "2", *of_run).startswith("saved: plan of run Reindex · ")
     assert ok("memory", *of_run).splitlines()[:3] == [
         "1 block of run Reindex:",
@@ -964,7 +964,8 @@ def test_a_read_without_a_project_answers_with_those_there_are(ok: Ok, words: li
     ok("journal", "append", "hello")
 
     assert ok(*words, MCP_STATE_PROJECT=None) == (
-        "This call does not say which project it belongs to. Pass --project NAME; known are:\n"
+        "This command does not say which project it belongs to. Pass --project NAME, or run it in a "
+        "git repository; known are:\n"
         "  acme\n"
         "[no project]\n"
     )
@@ -977,7 +978,7 @@ def test_a_write_without_a_project_is_refused_with_those_there_are(
     ok("journal", "append", "hello")
 
     assert refused(*words, MCP_STATE_PROJECT=None) == (
-        "project_unknown: not saved: this call does not say which project it belongs to; "
+        "project_unknown: not saved: this command does not say which project it belongs to; "
         "known projects: acme. "
         "Pass --project NAME (a new name begins a new project), or run it in a git repository."
     )

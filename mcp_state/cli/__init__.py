@@ -151,7 +151,7 @@ def _as_ours(problem: click.UsageError) -> BadArgument:
     elif ctx.command.name == "threads" and "extra argument" in fact:
         hint = "`mcp-state thread NAME` shows one. "
     elif isinstance(problem, click.BadParameter):
-        fact = problem.format_message().rstrip(".")
+        fact = " ".join(problem.format_message().split()).rstrip(".")
     fact = f"{fact[:1].lower()}{fact[1:]}"
     return BadArgument(fact, f"{hint}`{ctx.command_path} --help` says what it takes.")
 

@@ -6,11 +6,12 @@ import click
 from click.shell_completion import get_completion_class
 
 from mcp_state.cli.groups import Documented
+from mcp_state.errors import BadArgument
 
 _INSTALL = {
     "bash": 'add this line to ~/.bashrc:  eval "$(mcp-state completion bash)"',
     "zsh": 'add this line to ~/.zshrc, after compinit:  eval "$(mcp-state completion zsh)"',
-    "fish": "mcp-state completion fish > ~/.config/fish/completions/mcp-state.fish",
+    "fish": "run  mcp-state completion fish > ~/.config/fish/completions/mcp-state.fish",
 }
 _AS_IS = "COMPREPLY+=($value)"
 _QUOTED = """\
@@ -26,14 +27,17 @@ _QUOTED = """\
     mcp-state completion fish
     """,
 )
-@click.argument("shell", type=click.Choice(list(_INSTALL), case_sensitive=False))
+@click.argument("shell", type=click.Choice(list(_INSTALL), case_sensitive=False), required=False)
 @click.pass_context
-def completion(ctx: click.Context, shell: str) -> None:
+def completion(ctx: click.Context, shell: str | None) -> None:
     """Print the script that lets a shell complete our commands, options and names.
 
     Names of threads, runs, facts, blocks and projects come out of the store, which is only read.
     The first line of the script says how to install it.
     """
+    if shell is None:
+        ways = "; ".join(f"for {name} {how}" for name, how in _INSTALL.items())
+        raise BadArgument(f"{ctx.command_path} needs a shell", f"To install it: {ways}")
     kind = get_completion_class(shell)
     assert kind is not None
     made = kind(ctx.find_root().command, {}, "mcp-state", "_MCP_STATE_COMPLETE")

@@ -58,8 +58,8 @@ def due(ctx: click.Context, options: Options, limit: int) -> None:
     """
     found, totals, now = asyncio.run(_find(options, limit))
     text = _told(found, totals, now)
-    if not totals.exists:
-        text = f"Nothing is due: {options.settings.db} holds no project yet."
+    if not totals.all_threads:
+        text = "Nothing is due: there are no threads yet."
     with unread():
         print_result(found, text, as_json=options.as_json, totals=totals)
     if not found.threads:
@@ -73,7 +73,7 @@ async def _find(options: Options, limit: int) -> tuple[Due, Totals, datetime]:
         known = await known_projects(state)
     there = f"known projects: {', '.join(known)}" if known else "there is no project yet"
     raise ProjectUnknown(
-        f"this call does not say which project it belongs to; {there}",
+        f"this command does not say which project it belongs to; {there}",
         "Pass --project NAME, or run it in a git repository.",
     )
 

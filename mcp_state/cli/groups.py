@@ -13,6 +13,9 @@ from click.shell_completion import CompletionItem
 
 from mcp_state.errors import BadArgument
 
+_SHORT = 80
+"""Characters of a text that a proposed command repeats."""
+
 
 def write_examples(text: str, formatter: click.HelpFormatter) -> None:
     """Lines to be copied, each in one piece where the terminal is wide enough."""
@@ -61,7 +64,7 @@ class Suggesting(click.Group):
             if ctx.resilient_parsing:
                 return None, None, []
             raise BadArgument(
-                f"{ctx.command_path} has no command {word!r}", self._next_step(ctx, word)
+                f"{ctx.command_path} has no command {word!r}", self._next_step(ctx, *args)
             )
         return super().resolve_command(ctx, args)
 
@@ -70,11 +73,15 @@ class Suggesting(click.Group):
         if self.epilog:
             write_examples(self.epilog, formatter)
 
-    def _next_step(self, ctx: click.Context, word: str) -> str:
-        meant = [f"`mcp-state {one}`" for one in _meant(self, ctx, word)]
+    def _next_step(self, ctx: click.Context, word: str, *rest: str) -> str:
+        name = shlex.quote(rest[0]) if rest and not rest[0].startswith("-") else "NAME"
+        meant = [f"`mcp-state {one.replace('NAME', name)}`" for one in _meant(self, ctx, word)]
         if meant:
             return f"Did you mean {' or '.join(meant)}? `{ctx.command_path} --help` lists them all."
         has = f"It has {', '.join(self.list_commands(ctx))}."
+        if self.name == "journal":
+            text = shlex.quote(word) if len(word) <= _SHORT and word.isprintable() else '"…"'
+            return f"{has} `{ctx.command_path} append {text}` writes an entry."
         if self.get_command(ctx, "show") is None:
             return has
         return f"{has} `{ctx.command_path} show {shlex.quote(word)}` shows what has that name."
@@ -135,17 +142,22 @@ def _meant(group: click.Group, ctx: click.Context, word: str) -> Sequence[str]:
     root = ctx.find_root()
     assert isinstance(root.command, click.Group)
     everything = list(_paths(root.command, root))
-    known = [one for one in MEANT.get(_typed(ctx, word), ()) if one in everything]
-    if known:
+    known = [one for one in MEANT.get(_typed(ctx, word), ()) if _begins(one) in everything]
+    if known or " " in word:
         return known
     names = group.list_commands(ctx)
     if near := difflib.get_close_matches(word.lower(), names, 2):
         return [_typed(ctx, name) for name in near]
     if typed := difflib.get_close_matches(_typed(ctx, word), MEANT, 1, 0.85):
-        return [one for one in MEANT[typed[0]] if one in everything]
+        return [one for one in MEANT[typed[0]] if _begins(one) in everything]
     elsewhere = {path.rpartition(" ")[2] for path in everything}
     near = difflib.get_close_matches(word.lower(), elsewhere, 2, 0.8)
     return [path for path in everything if path.rpartition(" ")[2] in near][:3]
+
+
+def _begins(line: str) -> str:
+    """The command that begins a line."""
+    return line.partition(" NAME")[0]
 
 
 def _paths(group: click.Group, ctx: click.Context, within: str = "") -> Iterator[str]:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+_DONE = 'thread set NAME --status done --evidence "…"'
+_DROPPED = 'thread set NAME --status dropped --note "…"'
+_BLOCKED = 'thread set NAME --status blocked --waiting-on "…"'
+_WATCHING = "thread set NAME --status watching --recheck-after 4h"
 MEANT: Mapping[str, Sequence[str]] = {
     # Looking
     "status": ("orient", "threads"),
@@ -48,9 +52,12 @@ MEANT: Mapping[str, Sequence[str]] = {
     "get": ("thread get", "memory get"),
     "update": ("thread set",),
     "edit": ("thread set", "memory set"),
-    "block": ("thread set",),
-    "close": ("thread set",),
-    "done": ("thread set",),
+    "block": (_BLOCKED,),
+    "watch": (_WATCHING,),
+    "close": (_DONE,),
+    "done": (_DONE,),
+    "finish": (_DONE, "runs finish"),
+    "drop": (_DROPPED,),
     "note": ("journal append",),
     "notes": ("journal", "memory"),
     "write": ("journal append",),
@@ -95,9 +102,17 @@ MEANT: Mapping[str, Sequence[str]] = {
     "thread create": ("thread set",),
     "thread update": ("thread set",),
     "thread edit": ("thread set",),
-    "thread block": ("thread set",),
-    "thread close": ("thread set",),
-    "thread done": ("thread set",),
+    "thread block": (_BLOCKED,),
+    "thread watch": (_WATCHING,),
+    "thread close": (_DONE,),
+    "thread done": (_DONE,),
+    "thread finish": (_DONE,),
+    "thread complete": (_DONE,),
+    "thread drop": (_DROPPED,),
+    "thread delete": (_DROPPED,),
+    "thread remove": (_DROPPED,),
+    "thread rm": (_DROPPED,),
+    "thread cancel": (_DROPPED,),
     "thread take": ("thread claim",),
     "thread unlock": ("thread release",),
     "journal list": ("journal tail",),
@@ -113,6 +128,9 @@ MEANT: Mapping[str, Sequence[str]] = {
     "memory read": ("memory get",),
     "memory add": ("memory append", "memory set"),
     "memory write": ("memory set",),
+    "memory edit": ("memory set",),
+    "memory update": ("memory set",),
+    "memory change": ("memory set",),
     "memory rm": ("memory delete",),
     "memory remove": ("memory delete",),
     "memory history": ("history",),
@@ -151,4 +169,7 @@ MEANT: Mapping[str, Sequence[str]] = {
     "projects mv": ("projects rename",),
     "projects delete": ("projects merge", "purge"),
 }
-"""The words that were typed, and the commands that may be meant."""
+"""The words that were typed, and the commands that may be meant.
+
+NAME in one of them is the word that was typed next.
+"""

@@ -53,6 +53,12 @@ def threads(options: Options, status: str | None, due: bool, limit: int, cursor:
     What is due comes first, then what is active by priority, then the rest.
     """
     wanted = parse_status(status) if status is not None else None
+    _list(options, wanted, due, limit, cursor)
+
+
+def _list(
+    options: Options, wanted: Status | None, due: bool = False, limit: int = 20, cursor: str = ""
+) -> None:
     asked = f"{wanted or 'open'} threads{' that are due' if due else ''}"
     answer(
         options,
@@ -73,7 +79,7 @@ def threads(options: Options, status: str | None, due: bool, limit: int, cursor:
     """,
 )
 def thread() -> None:
-    """Read or change one thread; `thread NAME` reads it."""
+    """Read or change one thread; `thread [NAME]` reads it, or lists them."""
 
 
 @thread.command(
@@ -82,13 +88,16 @@ def thread() -> None:
     mcp-state thread get import --json
     """,
 )
-@click.argument("name", shell_complete=complete.threads)
+@click.argument("name", required=False, shell_complete=complete.threads)
 @store_options(*ON_PROJECT)
-def get(options: Options, name: str) -> None:
-    """Show all of one thread.
+def get(options: Options, name: str | None) -> None:
+    """Show all of one thread; without NAME, list the open ones.
 
     Its fields and criteria, its history, and the last journal entries about it.
     """
+    if name is None:
+        _list(options, None)
+        return
     answer(
         options,
         lambda state: state.threads.get(name),

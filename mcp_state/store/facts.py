@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from mcp_state import lookups
-from mcp_state.calls import argument, call, meant
+from mcp_state.calls import argument, asked, call, either, meant
 from mcp_state.errors import BadArgument, EvidenceRequired, VersionConflict
 from mcp_state.models import (
     FALLEN,
@@ -316,7 +316,9 @@ def _check_verifiable(row: Row, holds: bool, evidence: str) -> None:
         check = f" ({one_line(row['check'])})" if row["check"] else ""
         raise EvidenceRequired(
             f"fact {shown!r} is not verified without evidence",
-            f"Run its check{check} and give as evidence what it printed, shortened, or a link.",
+            f"Run its check{check} and give "
+            f"{either('as evidence', asked('evidence') + ' with')} what it printed, shortened, "
+            "or a link.",
         )
     if holds and not row["check"]:
         raise EvidenceRequired(

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from mcp_state import git
-from mcp_state.calls import argument, call, meant
+from mcp_state.calls import argument, asked, call, either, meant
 from mcp_state.errors import (
     BadArgument,
     Conflict,
@@ -223,12 +223,13 @@ class Runs(Noun):
         if status is RunStatus.COMPLETED and not evidence.strip():
             raise EvidenceRequired(
                 f"run {shown!r} is not completed without evidence",
-                "Give evidence: a test run and its exit code, a commit, a link, file:line.",
+                f"Give {asked('evidence')}: a test run and its exit code, a commit, a link, "
+                "file:line.",
             )
         if status is not RunStatus.COMPLETED and not (result.strip() or reflection.strip()):
             raise BadArgument(
                 f"run {shown!r} is to be {status} without a reason",
-                f"Say in {argument('reflection')} why, so that nobody tries it again.",
+                f"Say in {asked('reflection')} why, so that nobody tries it again.",
             )
         why = said["result"] or said["reflection"]
         ended: dict[str, Any] = said | {"status": status.value, "finished_at": tx.now}
@@ -298,7 +299,11 @@ class Runs(Noun):
         if not raised or not reason.strip():
             raise BadArgument(
                 "nothing is raised" if not raised else "there is no reason",
-                "Give a new maximum for attempts, minutes or tokens, and say why.",
+                either(
+                    "Give a new maximum for attempts, minutes or tokens, and say why.",
+                    "Give a new maximum with --attempts N, --minutes N or --tokens N, and say why "
+                    'with --reason "…".',
+                ),
             )
         reason = one_line(tx.text(reason, "the reason", tx.limits.text, SHORTEN), tx.limits.text)
         fields: dict[str, Any] = {f"max_{budget}": most for budget, most in raised.items()}

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypedDict
 
-from mcp_state.calls import argument, call, either, meant, tool
+from mcp_state.calls import argument, asked, call, either, meant, tool
 from mcp_state.errors import (
     BadArgument,
     EvidenceRequired,
@@ -43,6 +43,13 @@ CLEARABLE = (
     *("next_action", "waiting_on", "check", "evidence", "note", "places", "depends_on"),
     "relies_on",
 )
+_ELSEWHERE: Mapping[str, str] = {
+    **dict.fromkeys(("waiting", "wait", "stuck", "onhold"), Status.BLOCKED),
+    **dict.fromkeys(("open", "todo", "doing", "inprogress", "started"), Status.ACTIVE),
+    **dict.fromkeys(("closed", "finished", "complete", "completed", "resolved"), Status.DONE),
+    **dict.fromkeys(("cancelled", "canceled", "wontfix", "abandoned"), Status.DROPPED),
+}
+"""What other trackers call a status."""
 SHORTEN = "Shorten it; long text belongs in the journal or in a memory block."
 
 
@@ -77,7 +84,7 @@ def parse_status(text: str) -> Status:
     except ValueError:
         raise BadArgument(
             f"status is {text[:40]!r}",
-            f"{meant(word, Status)}Statuses are {', '.join(s.value for s in Status)}.",
+            f"{meant(word, Status, _ELSEWHERE)}Statuses are {', '.join(s.value for s in Status)}.",
         ) from None
 
 
@@ -247,7 +254,8 @@ def _check_move(shown: str, old: Status, new: Status, changes: Changes) -> None:
     if new not in MOVES[old]:
         raise IllegalTransition(
             f"thread {shown!r} is {old}, it cannot become {new}",
-            f"From {old} it can become: {', '.join(MOVES[old])} (with a note saying why).",
+            f"From {old} it can become: {', '.join(MOVES[old])} (with "
+            f"{either('a note', asked('note'))} saying why).",
         )
     if old not in OPEN and not changes.get("note"):
         raise IllegalTransition(
@@ -280,19 +288,20 @@ def _check_needs_of_status(
         raise BadArgument(
             f"thread {shown!r} is to be blocked, but {argument('waiting_on')} does not say on whom "
             "or what",
-            f"Give {argument('waiting_on')}; use watching if there is nothing to wait for.",
+            f"Give {asked('waiting_on')}; use watching if there is nothing to wait for.",
         )
     moved = row is None or row["status"] != new
     if new is Status.DROPPED and not (changes.get("note") if moved else fields["note"]):
         raise BadArgument(
-            f"thread {shown!r} is to be dropped without a note", "Give a note saying why."
+            f"thread {shown!r} is to be dropped without a note",
+            f"Give {either('a note', asked('note'))} saying why.",
         )
     if new is not Status.DONE:
         return
     if not fields["evidence"]:
         raise EvidenceRequired(
             f"thread {shown!r} is not done without evidence",
-            "Give evidence: a test run and its exit code, a commit, a link, file:line.",
+            f"Give {asked('evidence')}: a test run and its exit code, a commit, a link, file:line.",
         )
     criteria = [] if row is None else tx.all(CRITERIA, {"name": row["name"]})
     failing = [f"{c['number']} ({one_line(c['text'], 60)})" for c in criteria if not c["passes"]]
