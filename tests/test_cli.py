@@ -556,6 +556,9 @@ def test_doctor_finds_nothing_wrong_with_a_sound_store(ok: Ok, path: str) -> Non
     assert text.startswith(f"store    {path}\n") and text.endswith("\nNothing is wrong.\n")
     assert (report["path"], report["exists"], report["changes"]) == (path, True, 1)
     assert {finding["severity"] for finding in report["findings"]} == {"ok"}
+    checks = [finding["what"] for finding in report["findings"]]
+    assert f"\nok       {len(checks)} checks\n" in text
+    assert f"\nok       {len(checks)} checks: {', '.join(checks)}\n" in ok("doctor", "-v")
 
 
 def test_doctor_ends_with_one_if_something_is_damaged(run: Run, ok: Ok, path: str) -> None:
@@ -603,8 +606,8 @@ def test_a_read_without_a_project_answers_with_those_there_are(
     monkeypatch.chdir(tmp_path)
 
     assert ok(*words, MCP_STATE_PROJECT=None) == (
-        "This command does not say which project it belongs to. Pass --project NAME, or run it in a "
-        "git repository; known are:\n"
+        "This command does not say which project it belongs to. Pass --project NAME, or run it in "
+        "a git repository; known are:\n"
         "  acme\n"
         "[no project]\n"
     )
