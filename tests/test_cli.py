@@ -393,6 +393,19 @@ def test_the_journal_is_read_in_pages_and_by_kind_thread_and_actor(ok: Ok) -> No
     )
 
 
+def test_a_new_kind_that_is_nearly_a_known_one_is_noted(run: Run, ok: Ok) -> None:
+    ok("journal", "append", "one", "--kind", "Decision")
+    ok("journal", "append", "two", "--kind", "measurement")
+
+    noted = run("journal", "append", "three", "--kind", "decison", "--json")
+    used = run("journal", "append", "four", "--kind", "mesurement")
+
+    assert noted.stderr == "note: kind 'decison' is new here; did you mean decision?\n"
+    assert json.loads(noted.stdout)["kind"] == "decison"
+    assert used.stderr == "note: kind 'mesurement' is new here; did you mean measurement?\n"
+    assert run("journal", "append", "five", "--kind", "decison").stderr == ""
+
+
 def test_a_person_gets_as_many_entries_as_asked_for(ok: Ok) -> None:
     for letter in "abc":
         ok("journal", "append", letter * 8000)
@@ -461,6 +474,24 @@ def test_memory_is_set_appended_deleted_and_restored(ok: Ok, refused: Refused) -
         "    one+two\n"
         "[acme (from --project) · 0 threads · event 5]\n"
     )
+
+
+def test_a_block_is_restored_to_the_version_before(run: Run, ok: Ok, refused: Refused) -> None:
+    ok("memory", "set", "plan", "one")
+    assert "block 'plan' has no earlier version" in refused("memory", "restore", "plan")
+    ok("memory", "set", "plan", "two")
+    ok("memory", "delete", "plan")
+
+    deleted = run("memory", "restore", "plan")
+    replaced = run("memory", "restore", "plan", "--json")
+    again = run("memory", "restore", "plan", "1")
+
+    assert deleted.stderr == "note: version 2 is restored\n"
+    assert deleted.stdout.startswith("saved: plan · version 4 · ")
+    assert replaced.stderr == "note: version 2 is restored\n"
+    assert json.loads(replaced.stdout)["value"] == "two"
+    assert (again.exit_code, again.stderr) == (0, "")
+    assert refused("memory", "restore", "nope").startswith("not_found: no block 'nope'")
 
 
 def test_a_version_needs_a_key(refused: Refused) -> None:
@@ -556,6 +587,9 @@ def test_doctor_finds_nothing_wrong_with_a_sound_store(ok: Ok, path: str) -> Non
     assert text.startswith(f"store    {path}\n") and text.endswith("\nNothing is wrong.\n")
     assert (report["path"], report["exists"], report["changes"]) == (path, True, 1)
     assert {finding["severity"] for finding in report["findings"]} == {"ok"}
+    checks = [finding["what"] for finding in report["findings"]]
+    assert f"\nok       {len(checks)} checks\n" in text
+    assert f"\nok       {len(checks)} checks: {', '.join(checks)}\n" in ok("doctor", "-v")
 
 
 def test_doctor_ends_with_one_if_something_is_damaged(run: Run, ok: Ok, path: str) -> None:
@@ -603,8 +637,8 @@ def test_a_read_without_a_project_answers_with_those_there_are(
     monkeypatch.chdir(tmp_path)
 
     assert ok(*words, MCP_STATE_PROJECT=None) == (
-        "This command does not say which project it belongs to. Pass --project NAME, or run it in a "
-        "git repository; known are:\n"
+        "This command does not say which project it belongs to. Pass --project NAME, or run it in "
+        "a git repository; known are:\n"
         "  acme\n"
         "[no project]\n"
     )

@@ -964,8 +964,8 @@ def test_a_read_without_a_project_answers_with_those_there_are(ok: Ok, words: li
     ok("journal", "append", "hello")
 
     assert ok(*words, MCP_STATE_PROJECT=None) == (
-        "This command does not say which project it belongs to. Pass --project NAME, or run it in a "
-        "git repository; known are:\n"
+        "This command does not say which project it belongs to. Pass --project NAME, or run it in "
+        "a git repository; known are:\n"
         "  acme\n"
         "[no project]\n"
     )

@@ -144,8 +144,8 @@ def _as_ours(problem: click.UsageError) -> BadArgument:
     if isinstance(problem, click.NoSuchOption):
         if ctx.parent is None:
             hint = "Options stand after the command. "
-        elif problem.possibilities:
-            hint = f"Did you mean {' or '.join(problem.possibilities)}? "
+        elif near := _near(problem.option_name, ctx):
+            hint = f"Did you mean {' or '.join(near)}? "
         elif any(isinstance(p, click.Argument) for p in ctx.command.params):
             hint = "A text that begins with - stands after --. "
     elif ctx.command.name == "threads" and "extra argument" in fact:
@@ -154,6 +154,16 @@ def _as_ours(problem: click.UsageError) -> BadArgument:
         fact = " ".join(problem.format_message().split()).rstrip(".")
     fact = f"{fact[:1].lower()}{fact[1:]}"
     return BadArgument(fact, f"{hint}`{ctx.command_path} --help` says what it takes.")
+
+
+def _near(typed: str, ctx: click.Context) -> list[str]:
+    """The options that go on as was typed, else those that are written nearly so."""
+    import difflib
+
+    options = [o for p in ctx.command.get_params(ctx) for o in (*p.opts, *p.secondary_opts)]
+    known = [option for option in options if option.startswith("--")]
+    longer = [option for option in known if option.startswith(typed)]
+    return longer or difflib.get_close_matches(typed, known, 2, 0.75)
 
 
 @click.group(

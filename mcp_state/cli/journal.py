@@ -31,10 +31,12 @@ from mcp_state.cli.groups import Fallback
 from mcp_state.cli.output import print_json, print_note, print_text
 from mcp_state.errors import BadArgument, ProjectUnknown
 from mcp_state.models import JournalEntry
+from mcp_state.store.text import fold, near_names
 
 _PAUSE = 0.2
 _PAGE = 100
-_kinds = complete.words("note", "decision", "dead_end")
+_KINDS = ("note", "decision", "dead_end")
+_kinds = complete.words(*_KINDS)
 
 
 class _Filter(TypedDict):
@@ -174,11 +176,28 @@ def append(
     options: Options, text: str, kind: str, thread: str, run: str, idempotency_key: str
 ) -> None:
     """Write an entry; a TEXT of - is read from standard input."""
+
+    async def write(state: State) -> JournalEntry:
+        near = await _near_kind(state, kind) if kind and state.caller.project else ""
+        entry = await state.journal.append(
+            text, kind=kind, thread=thread, run=run, idempotency_key=idempotency_key
+        )
+        if near:
+            print_note(f"kind {entry.kind!r} is new here; did you mean {near}?")
+        return entry
+
     answer(
         options,
-        lambda state: state.journal.append(
-            text, kind=kind, thread=thread, run=run, idempotency_key=idempotency_key
-        ),
+        write,
         lambda entry, seen: render.journal_saved(entry, seen.now),
         writes=True,
     )
+
+
+async def _near_kind(state: State, kind: str) -> str:
+    """The kind that may have been meant by one that no entry has yet; empty if there is none."""
+    if fold(kind) in _KINDS or (await state.journal.tail(kind=kind, limit=1)).entries:
+        return ""
+    newest = (await state.journal.tail(limit=_PAGE)).entries
+    near = near_names(fold(kind), {*_KINDS, *(entry.kind for entry in newest)} - {""})
+    return near[0] if near else ""

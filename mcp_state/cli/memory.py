@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import click
 
 from mcp_state import render
 from mcp_state.api import State
+from mcp_state.calls import call
 from mcp_state.cli import complete
 from mcp_state.cli.common import (
     COUNT,
@@ -19,6 +22,7 @@ from mcp_state.cli.common import (
     store_options,
 )
 from mcp_state.cli.groups import Fallback
+from mcp_state.cli.output import print_note
 from mcp_state.errors import BadArgument, NotFound
 from mcp_state.models import MemoryBlock, MemoryPage, MissingBlock
 
@@ -165,16 +169,44 @@ def delete(options: Options, key: str, expected_version: int | None, run: str) -
 
 @memory.command(
     epilog="""
+    mcp-state memory restore plan
     mcp-state memory restore plan 1
     """,
 )
 @click.argument("key", shell_complete=complete.blocks)
-@click.argument("version", type=COUNT)
+@click.argument("version", type=COUNT, required=False)
 @_run
 @store_options(*ON_PROJECT)
-def restore(options: Options, key: str, version: int, run: str) -> None:
-    """Make an old version of a block current again."""
-    answer(options, lambda state: state.memory.restore(key, version, run=run), _saved, writes=True)
+def restore(options: Options, key: str, version: int | None, run: str) -> None:
+    """Make an old version of a block current again.
+
+    Without VERSION, it is the one before: the last text of a block that was deleted or expired.
+    """
+
+    async def make(state: State) -> MemoryBlock:
+        before = version or await _version_before(state, key, run)
+        block = await state.memory.restore(key, before, run=run)
+        if version is None:
+            print_note(f"version {before} is restored")
+        return block
+
+    answer(options, make, _saved, writes=True)
+
+
+async def _version_before(state: State, key: str, run: str) -> int:
+    """The newest version that holds a text, other than the current one."""
+    now = await state.memory.get(key, run=run) if state.caller.project else None
+    newest = 1 if now is None or not now.version else now.version - isinstance(now, MemoryBlock)
+    for version in range(newest, 0, -1):
+        with suppress(NotFound):  # a deletion, or purged
+            await state.memory.get(key, run=run, version=version)
+            return version
+    if isinstance(now, MemoryBlock):
+        raise NotFound(
+            f"block {now.key!r} has no earlier version",
+            f"{call('history', subject=f'memory:{now.key}')} lists what happened to it.",
+        )
+    return 1
 
 
 @memory.command(

@@ -21,23 +21,25 @@ from mcp_state.store.doctor import Report, examine
     cls=Documented,
     epilog="""
     mcp-state doctor
+    mcp-state doctor --verbose
     """,
 )
+@click.option("-v", "--verbose", is_flag=True, help="Name each check, also those that passed.")
 @store_options(*ON_STORE)
 @click.pass_context
-def doctor(ctx: click.Context, options: Options) -> None:
+def doctor(ctx: click.Context, options: Options, verbose: bool) -> None:
     """Examine the store, and say what is wrong and the way out.
 
     Nothing is changed. The exit code is 1 if something is damaged.
     """
     with progress("examining"):
         report = asyncio.run(examine(options.settings.db))
-    print_result(report, "\n".join(_told(report)), as_json=options.as_json)
+    print_result(report, "\n".join(_told(report, verbose)), as_json=options.as_json)
     if report.damaged:
         ctx.exit(1)
 
 
-def _told(report: Report) -> Iterator[str]:
+def _told(report: Report, verbose: bool) -> Iterator[str]:
     """The report in lines, what is wrong at the end."""
     yield f"store    {report.path}"
     if report.exists:
@@ -53,7 +55,8 @@ def _told(report: Report) -> Iterator[str]:
         yield f"project  {render.scope(totals)}"
     sound = [finding for finding in report.findings if finding.severity == "ok"]
     if sound:
-        yield f"ok       {', '.join(finding.what for finding in sound)}"
+        names = f": {', '.join(finding.what for finding in sound)}" if verbose else ""
+        yield f"ok       {render.plural(len(sound), 'check')}{names}"
     for finding in report.problems:
         yield f"{finding.severity:8} {render.one_line(finding.what, 1000)}"
         if finding.way_out:
