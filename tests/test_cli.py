@@ -679,6 +679,26 @@ def test_a_project_that_may_be_mistyped_is_noted_beside_the_answer(run: Run, ok:
     )
 
 
+def test_a_note_cannot_command_the_terminal(run: Run) -> None:
+    run("journal", "append", "first", "--project", "red\u202eder")
+
+    noted = run("journal", "append", "second", "--project", "blue").stderr
+
+    assert noted == "note: new project 'blue' (known: red\ufffdder)\n"
+
+
+def test_a_sentence_as_the_name_of_a_thread_is_answered_with_a_short_one(run: Run, ok: Ok) -> None:
+    long = "Fix the import of old files"
+
+    assert run("thread", "set", long).stderr == (
+        "note: that is its name now, to be typed each time; a short name with the sentence as "
+        "title is easier: `mcp-state thread set NAME --title 'Fix the import of old files'`\n"
+    )
+    assert run("thread", "set", long, "--priority", "2").stderr == ""
+    ok("thread", "set", "fix-import", "--title", long)
+    ok("thread", "set", "Fix the import")
+
+
 def test_following_without_a_project_is_refused(
     refused: Refused, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,7 +65,7 @@ def print_json(value: Any, indent: int | None = 2) -> None:
 
 def print_note(text: str) -> None:
     """Something to know that is no part of the answer."""
-    click.echo(f"note: {text}", err=True)
+    click.echo(f"note: {safe(text)}", err=True)
 
 
 def complain(problem: StateError) -> None:

@@ -8,7 +8,8 @@ from typing import Any, cast
 import click
 
 from mcp_state import render
-from mcp_state.calls import argument
+from mcp_state.api import State
+from mcp_state.calls import argument, call
 from mcp_state.cli import complete
 from mcp_state.cli.common import (
     COUNT,
@@ -21,11 +22,14 @@ from mcp_state.cli.common import (
     store_options,
 )
 from mcp_state.cli.groups import Documented, Fallback
+from mcp_state.cli.output import print_note
 from mcp_state.errors import BadArgument
 from mcp_state.models import Place, Status, Thread
 from mcp_state.store.thread_rules import CLEARABLE, parse_status, place_of
 
 _CLEARABLE = [field.replace("_", "-") for field in CLEARABLE]
+_SENTENCE = 4
+"""Words of a name from which on it is taken for one."""
 _statuses = complete.words(*Status)
 _token = click.option("--lease-token", type=NUMBER, help="The number that claim gave.")
 
@@ -190,7 +194,23 @@ def set_(
         "places": [_place(place) for place in places] or None,
         "clear": [field.replace("-", "_") for field in clear],
     }
-    answer(options, lambda state: state.threads.set(name, run=run, **given), _saved, writes=True)
+
+    async def save(state: State) -> Thread:
+        saved = await state.threads.set(name, run=run, **given)
+        if saved.version == 1 and not saved.unchanged and given["title"] is None:
+            _hint_at_short_name(saved.name)
+        return saved
+
+    answer(options, save, _saved, writes=True)
+
+
+def _hint_at_short_name(name: str) -> None:
+    if len(name.split()) < _SENTENCE:
+        return
+    print_note(
+        "that is its name now, to be typed each time; a short name with the sentence as title is "
+        f"easier: {call('thread_set', thread='NAME', title=name)}"
+    )
 
 
 def _saved(thread: Thread, seen: Seen) -> str:
