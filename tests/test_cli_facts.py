@@ -253,7 +253,7 @@ def test_what_a_check_said_has_to_be_said_with_evidence(ok: Ok, refused: Refused
     )
     assert refused("facts", "verify", "pr-830", "--holds") == (
         "evidence_required: fact 'pr-830' is not verified without evidence. "
-        "Run its check (gh) and give as evidence what it printed, shortened, or a link."
+        'Run its check (gh) and give --evidence "…" with what it printed, shortened, or a link.'
     )
     assert refused("facts", "verify", "hunch", "--holds", "--evidence", "x").startswith(
         "evidence_required: fact 'hunch' has no check, so none can have held. "

@@ -259,10 +259,17 @@ def test_bytes_that_are_no_text_crash_nothing(run: Run) -> None:
         b"note: 1 character that cannot be stored became U+FFFD\n"
     )
     assert "    a\ufffdb\n" in run("journal").stdout.decode()
-    for words in (["orient"], ["journal"], ["search", bad], ["memory", bad]):
+    for words in (["orient"], ["journal"], ["search", bad]):
         done = run(*words, "--project", bad, "--agent", bad)
         assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
         assert "a\ufffdb" in done.stdout.decode()
+    missing = run("memory", bad, "--project", bad, "--agent", bad)
+    assert missing.returncode == 1
+    assert (
+        missing.stderr.decode()
+        .splitlines()[-1]
+        .startswith('error: not_found: no such block "a\ufffdb".')
+    )
     assert run("memory", "set", bad, bad, "--project", bad, "--agent", bad).returncode == 0
     assert run("threads", "--project", bad, "--status", bad).returncode == 2
     assert run(bad).returncode == 2

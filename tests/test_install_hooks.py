@@ -373,7 +373,7 @@ def test_instructions_come_on_request_and_go(
     assert install(client, "--instructions").exit_code == 0
     made = file.read_bytes().decode()
     assert made.startswith(text or "<!-- mcp-state:begin -->")
-    assert "Call `orient`" in made
+    assert "call `orient`" in made
     assert made.rstrip().endswith("<!-- mcp-state:end -->")
     assert install(client, "--instructions").output.startswith("nothing to change in ")
 
