@@ -1,4 +1,7 @@
-"""What the command line says about itself: help, examples, completion, and what may be meant."""
+"""What the command line says about itself: help, examples, completion, and what may be meant.
+
+A quarter of the examples runs always; `MCP_STATE_SOAK=1` (`make soak`) runs all of them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from pathlib import Path
 
 import pytest
 import tour
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from conftest import Run
 from test_cli import commands
 
@@ -27,6 +30,7 @@ ALL = dict(commands())
 NOT_HERE = {"web", "install", "uninstall", "hook", "purge"}
 """Commands that other tables may name before they are registered."""
 STANDING_FOR = {"h-7d2kq9xw4m3p": tour.HANDOFF, "b-51a958f0": tour.BLOB[:10]}
+SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 NOT_RUN = re.compile(
     r"^mcp-state (?:serve|demo|completion|web|hook|install|uninstall)\b|purge --reason|tail -f"
 )
@@ -97,14 +101,7 @@ def test_every_command_has_examples_that_name_it() -> None:
 def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A store that the whole command line has been through, and the key of an open handoff."""
     directory = tmp_path_factory.mktemp("walked")
-    store = directory / "state.db"
-    env: dict[str, str | None] = {"MCP_STATE_DB": str(store), "MCP_STATE_PROJECT": "acme"}
-
-    def invoke(*words: str, stdin: str = "") -> Result:
-        return CliRunner().invoke(main, words, input=stdin, env=env)
-
-    for _ in tour.walk(invoke, directory):
-        pass
+    _, invoke = tour.walked_store(directory)
     offered = invoke("handoff", "create", "go on")
     key = re.search(r"h-\w+", offered.stdout)
     assert key is not None
@@ -169,8 +166,15 @@ def in_a_shell(walked: tuple[Path, str], tmp_path: Path) -> Try:
     return run
 
 
+LINES = sorted({line for _, line in examples() if not NOT_RUN.search(line)})
+
+
 @pytest.mark.parametrize(
-    "line", sorted({line for _, line in examples() if not NOT_RUN.search(line)})
+    "line",
+    [
+        pytest.param(line, id=f"soak {line}" if SOAK else line)
+        for line in LINES[:: 1 if SOAK else 4]
+    ],
 )
 def test_every_example_can_be_typed(in_a_shell: Try, line: str) -> None:
     code, said = in_a_shell(line)

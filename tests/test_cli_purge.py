@@ -194,6 +194,8 @@ def talk(
         if waiting and asked:
             seen = screen.index(asked, seen) + len(asked)
             if (answer := waiting.pop(0)) == CTRL_C:
+                while not is_waiting(child.pid) and time.monotonic() < deadline:
+                    pass  # between the question and the read a signal would be lost
                 child.send_signal(signal.SIGINT)
             else:
                 os.write(ours, f"{answer}\n".encode())
@@ -201,6 +203,12 @@ def talk(
                 watch()
     os.close(ours)
     return child.wait(PATIENCE), screen.decode()
+
+
+def is_waiting(pid: int) -> bool:
+    """Whether its main thread sleeps: it has said all it had to say."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        return file.read().rpartition(")")[2].split()[0] == "S"
 
 
 def test_on_a_terminal_it_is_typed_unseen_and_confirmed(

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import click
-from click.testing import Result
+from click.testing import CliRunner, Result
 
 from mcp_state.cli import main
 
@@ -292,3 +292,16 @@ def walk(invoke: Invoke, directory: Path) -> Iterator[tuple[Sequence[str], Resul
         result = invoke(*guide.words(words))
         assert result.exit_code in (1, 2), (words, result.output)
         yield words, result
+
+
+def walked_store(directory: Path) -> tuple[Path, Invoke]:
+    """A store in this directory that the whole walk has been through, and what runs commands."""
+    store = directory / "state.db"
+    env: dict[str, str | None] = {"MCP_STATE_DB": str(store), "MCP_STATE_PROJECT": "acme"}
+
+    def invoke(*words: str, stdin: str = "") -> Result:
+        return CliRunner().invoke(main, words, input=stdin, env=env)
+
+    for _ in walk(invoke, directory):
+        pass
+    return store, invoke
