@@ -10,12 +10,12 @@ import re
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from recipe_stage import played
 from recipes import Install, Unplayable, parse
 
+from mcp_state.cli.install import install as install_command
 from mcp_state.tools import ALL_TOOLS
 from mcp_state.tools.arguments import PROJECT
 
@@ -51,11 +51,10 @@ def test_the_advice_for_agents_is_short_and_names_what_there_is(text: str) -> No
 
 @each_recipe
 def test_the_set_up_is_what_install_takes(text: str) -> None:
-    command: Any = pytest.importorskip("mcp_state.cli.install").install
     installs = [step.done for step in parse(text).steps if isinstance(step.done, Install)]
     assert installs
     for install in installs:
-        command.make_context("install", [install.client, *install.words])
+        install_command.make_context("install", [install.client, *install.words])
 
 
 def test_every_recipe_is_listed() -> None:
