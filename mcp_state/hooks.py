@@ -257,6 +257,8 @@ async def _at_stop(caller: Caller, mine: InHand, settings: Settings, clock: Cloc
         await database.aclose()
     now = clock.now()
     lines = [_left(thing, mine, now) for thing, seq in mine.silent if seq in new]
+    if len(lines) > _KNOWN:
+        lines[_KNOWN:] = [f"- and {len(lines) - _KNOWN} more like these: orient shows them"]
     reason = "\n".join([_STOP, *lines])
     return json.dumps({"decision": "block", "reason": reason}) if lines else ""
 

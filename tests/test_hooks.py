@@ -311,6 +311,23 @@ async def test_a_thread_that_is_held_in_silence_is_told_once(
     assert reason(await hook("stop"))[1].startswith("- thread import: held by this session")
 
 
+async def test_many_things_left_in_silence_fit_what_a_client_shows(
+    state: State, hook: Hook
+) -> None:
+    names = [f"{number}".rjust(128, "x") for number in range(10)]
+    for name in names:
+        await state.threads.set(name)
+    for name in names:
+        await state.threads.claim(name)
+
+    reason = json.loads(await hook("stop"))["reason"]
+
+    assert len(reason.encode()) < 10_000
+    assert reason.count("\n- thread ") == 5
+    assert reason.endswith("\n- and 5 more like these: orient shows them")
+    assert await hook("stop") == ""
+
+
 async def test_a_word_about_what_is_held_is_enough(state: State, hook: Hook) -> None:
     await state.threads.set("import")
     await state.threads.claim("import")
