@@ -10,9 +10,11 @@ import shlex
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import EllipsisType
 from typing import Literal
+
+from mcp_state.record import record
 
 Surface = Literal["tools", "shell"]
 Value = str | int | bool | Sequence[str] | EllipsisType
@@ -36,7 +38,7 @@ def either(tools: str, shell: str) -> str:
     return shell if _surface.get() == "shell" else tools
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Command:
     """What a person runs in the place of a tool.
 

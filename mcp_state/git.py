@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from mcp_state.record import record
+
 _MOST_KEPT = 50
 _MOST_LISTED = 10
 _LONGEST_NOTE = 200
@@ -41,7 +43,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _REF = re.compile(r"refs(?:/(?!\.)(?:(?!\.\.)[^/\x00-\x20\x7f])+)+")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GitState:
     """What git says about a directory at one moment.
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, cast
 
 from mcp_state.errors import StateError
 from mcp_state.models import Actor, Caller, Run, Thread
 from mcp_state.orient import Orient
+from mcp_state.record import record
 from mcp_state.render import event_line
 from mcp_state.render_words import name
 from mcp_state.settings import Settings
@@ -51,7 +51,7 @@ _STOP = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Told:
     """What the client says with the hook.
 

@@ -20,6 +20,7 @@ from hashlib import sha256
 from typing import Any, Literal, cast, get_args
 
 from mcp_state.git import ask, one_line, said
+from mcp_state.record import record
 
 _State = Literal["file", "directory", "commit", "gone", "unknown"]
 _Word = Literal["unchanged", "changed", "gone", "there", "elsewhere", "unknown"]
@@ -55,7 +56,7 @@ class _NotLookedUp(Exception):
     """Why an address is not looked up."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Found:
     """What the address of a check led to at one moment, in one worktree.
 
@@ -78,7 +79,7 @@ class Found:
     worktree: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Compared:
     """What became of the target of a check, in one word and in a short statement."""
 
@@ -86,7 +87,7 @@ class Compared:
     words: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Address:
     """The target, and the name in it that is looked up unless it is refused."""
 
@@ -95,7 +96,7 @@ class _Address:
     refused: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Patience:
     seconds: float
     deadline: float

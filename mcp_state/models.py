@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from mcp_state.git import GitState
 from mcp_state.lookups import Compared, Found
+from mcp_state.record import record
 
 
 class Status(StrEnum):
@@ -59,7 +60,7 @@ class Trust(StrEnum):
 FALLEN = (Trust.STALE, Trust.REFUTED)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Limits:
     """Sizes that the store refuses to go over, in characters; `blob` in bytes."""
 
@@ -72,7 +73,7 @@ class Limits:
     items: int = 50
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Actor:
     """Who did something: agent name, client and session."""
 
@@ -81,7 +82,7 @@ class Actor:
     session: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Totals:
     """A project's counts, as the transaction that answered the call saw them.
 
@@ -127,7 +128,7 @@ class Caller:
     totals: Totals | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Event:
     """One committed change: what it left behind (`row`), by whom, when, and in which order."""
 
@@ -149,7 +150,7 @@ class Event:
         return f"{self.kind}:{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EventPage:
     """Events, oldest first; `more` later ones are left out."""
 
@@ -157,7 +158,7 @@ class EventPage:
     more: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoryBlock:
     """A named text in working memory, of the project or of one run.
 
@@ -177,7 +178,7 @@ class MemoryBlock:
     run: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MissingBlock:
     """No such block now: `version` is its last one if it was deleted or expired, else 0."""
 
@@ -189,7 +190,7 @@ class MissingBlock:
     run: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoryPage:
     """Blocks by name, and how many there are in all."""
 
@@ -198,7 +199,7 @@ class MemoryPage:
     run: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class JournalEntry:
     """What happened, in the agent's words. `seq` is its event number."""
 
@@ -213,7 +214,7 @@ class JournalEntry:
     repeated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class JournalPage:
     """Entries, oldest first, with whether (and, unfiltered, how many) there are before and after.
 
@@ -225,7 +226,7 @@ class JournalPage:
     newer: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Criterion:
     """One thing that must hold before a thread is done. Its text never changes."""
 
@@ -237,7 +238,7 @@ class Criterion:
     checked_by: Actor | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Place:
     """Where the work is."""
 
@@ -246,7 +247,7 @@ class Place:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lease:
     """Who may write to a thread, until when; `token` grows with each claim."""
 
@@ -255,7 +256,7 @@ class Lease:
     until: datetime
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Premise:
     """A fact that something rests on, and how far it may be believed now.
 
@@ -273,7 +274,7 @@ class Premise:
     baseline: Found | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fact:
     """A check, what it said, and the statement that was believed for it since `stated_at`.
 
@@ -312,7 +313,7 @@ class Fact:
     changed_by: Actor
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Touched:
     """What fell with a fact, or is due since that changed; and the threads that rely on these.
 
@@ -327,7 +328,7 @@ class Touched:
     threads_count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FactRecorded:
     """A fact as it is now.
 
@@ -343,7 +344,7 @@ class FactRecorded:
     demoted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FactVerified:
     """A fact after its check was run, and what that touched.
 
@@ -355,7 +356,7 @@ class FactVerified:
     before: Fact | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FactPage:
     """Facts: what is due first; `cursor` asks for the next page.
 
@@ -370,7 +371,7 @@ class FactPage:
     due: Mapping[Trust, int] = field(default_factory=dict[Trust, int])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Traced:
     """One fact of an argument, `depth` steps from the conclusion.
 
@@ -388,7 +389,7 @@ class Traced:
     replaced: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FactTrace:
     """Why a fact is believed, and what would fall with it.
 
@@ -407,7 +408,7 @@ class FactTrace:
     threads_count: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Objective:
     """What the project is after, since when and why; `was` is what it replaced."""
 
@@ -422,7 +423,7 @@ class Objective:
     unchanged: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Thread:
     """One line of work in the queue."""
 
@@ -452,7 +453,7 @@ class Thread:
     unchanged: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ThreadDetail:
     """All of one thread, with the facts that it relies on, and those that lie `under` them."""
 
@@ -467,7 +468,7 @@ class ThreadDetail:
     under: Sequence[Fact] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ThreadPage:
     """Threads in the order to work on them; `cursor` asks for the next page.
 
@@ -480,7 +481,7 @@ class ThreadPage:
     capped: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Checked:
     """One criterion after it was marked, with the thread's score."""
 
@@ -490,7 +491,7 @@ class Checked:
     criteria: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NothingToClaim:
     """Why there is no thread to claim."""
 
@@ -499,7 +500,7 @@ class NothingToClaim:
     waiting: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Checkpoint:
     """How far a run got at event `seq`: an immutable snapshot."""
 
@@ -515,7 +516,7 @@ class Checkpoint:
     git: GitState
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Run:
     """One long task. A budget of None is no budget; `stopped` names the one that was found spent.
 
@@ -555,7 +556,7 @@ class Run:
     repeated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Attempt:
     """One `go` of a step; without an end it was left open."""
 
@@ -570,7 +571,7 @@ class Attempt:
     tokens_out: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Step:
     """One unit of a run: open (an attempt has no end), failed (the last one did), or done.
 
@@ -591,7 +592,7 @@ class Step:
     stopped: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StepBegun:
     """May it be done? `go` with the attempt's number, or not: it is done, with this result.
 
@@ -605,7 +606,7 @@ class StepBegun:
     left_open: Sequence[Attempt] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StepEnded:
     """What was recorded; `repeated`: the same outcome was recorded before, and stays one."""
 
@@ -615,7 +616,7 @@ class StepEnded:
     repeated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CheckpointMade:
     """A checkpoint and its run."""
 
@@ -623,7 +624,7 @@ class CheckpointMade:
     checkpoint: Checkpoint
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Since:
     """What happened since a checkpoint: events of its run, and others, each with who wrote them.
 
@@ -637,7 +638,7 @@ class Since:
     others_by: Sequence[tuple[Actor, datetime]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Resumed:
     """Where a run stands: a checkpoint, the memory of its moment, its steps, and what differs now.
 
@@ -662,7 +663,7 @@ class Resumed:
     by_number: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OpenRun:
     """An unfinished run, for one who wakes up.
 
@@ -676,7 +677,7 @@ class OpenRun:
     failing: Sequence[Step]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RunPage:
     """Runs, the last touched first, and how many there are."""
 
@@ -684,7 +685,7 @@ class RunPage:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RunDetail:
     """All that a run did: checkpoints, steps, its memory, and events, which tell of each attempt.
 
@@ -699,7 +700,7 @@ class RunDetail:
     earlier: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Transcript:
     """How many messages a run has now, and how many bytes were added."""
 
@@ -708,7 +709,7 @@ class Transcript:
     added: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Blob:
     """A large text kept aside; `expires_at` None: kept for good."""
 
@@ -725,7 +726,7 @@ class Blob:
     repeated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BlobPage:
     """Characters `offset` to `offset + len(text)` of a blob; `more` come after them."""
 
@@ -735,7 +736,7 @@ class BlobPage:
     more: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Handoff:
     """What was offered to another agent, and who took it."""
 
@@ -750,7 +751,7 @@ class Handoff:
     accepted_by: Actor | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HandoffMade:
     """What was offered: how much of it there is, and the checks to run first."""
 
@@ -763,7 +764,7 @@ class HandoffMade:
     all_facts: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HandoffTaken:
     """What was taken over: the checks to run first, and the leases that came with it."""
 
@@ -774,7 +775,7 @@ class HandoffTaken:
     repeated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SearchHit:
     """One match: `kind` and `name` lead to it, for a block of a run `run` too.
 
@@ -791,7 +792,7 @@ class SearchHit:
     run: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SearchPage:
     """Hits, best first. `matches` were ranked; `capped`: there are more, older ones.
 
@@ -805,7 +806,7 @@ class SearchPage:
     cursor: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Project:
     """A project of the store."""
 
@@ -817,7 +818,7 @@ class Project:
     directories: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Packet:
     """The wake-up packet: what was gathered, and `text`, which fits the token budget.
 
@@ -854,7 +855,7 @@ class Packet:
         return self.text
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Exported:
     """A file that holds a whole project; `path` is empty if it went to a stream.
 
@@ -870,7 +871,7 @@ class Exported:
     handoff: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NotTaken:
     """Something in the files of another tool that was not taken: where, what, and why."""
 
@@ -879,7 +880,7 @@ class NotTaken:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Taken:
     """What came out of the files of another tool.
 
@@ -900,7 +901,7 @@ class Taken:
     event: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Imported:
     """What came out of a file: `events` are new here, `skipped` were here already.
 
@@ -922,7 +923,7 @@ class Imported:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PurgedPlace:
     """A subject that held the purged text, under the name it has now, and where in it it stood.
 
@@ -935,7 +936,7 @@ class PurgedPlace:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PurgedFile:
     """A file whose bytes were searched. `found` is how often they hold the text; -1: unreadable."""
 
@@ -945,7 +946,7 @@ class PurgedFile:
     found: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Purged:
     """What `purge` found and did; it never holds the text itself.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
@@ -27,6 +26,7 @@ from mcp_state.models import (
     StepEnded,
     Totals,
 )
+from mcp_state.record import record
 from mcp_state.render import block_facts, event_line
 from mcp_state.render_words import ROOM, by, fitted, indented, name, plural
 from mcp_state.store.run_rows import (
@@ -211,7 +211,7 @@ def _in_a_shell(run: Run) -> str:
     return f"`mcp-state runs resume {shlex.quote(run.name)}` in a shell shows all"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Text:
     """A stored text in an answer; `is_last`: all that follows its first line belongs to it."""
 

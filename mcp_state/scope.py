@@ -14,8 +14,9 @@ import stat
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from urllib.parse import unquote
+
+from mcp_state.record import record
 
 _LONGEST_NAME = 128
 _LONGEST_PATH = 4096
@@ -54,7 +55,7 @@ _QUOTE_OR_ESCAPE = re.compile(r'"|\\([tbn"\\\n])')
 _ESCAPED = {"t": "\t", "b": "\b", "n": "\n", '"': '"', "\\": "\\"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Located:
     """Where a directory leads: the project it names, and how that was found.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mcp_state.errors import BadArgument
 from mcp_state.models import Limits
+from mcp_state.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Settings:
     """Everything that can be chosen at start.
 

@@ -6,13 +6,14 @@ import difflib
 import os
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
 from mcp_state.errors import BadArgument
+from mcp_state.record import record
 from mcp_state.tools import ALL_TOOLS
 from mcp_state.tools.spec import Spec
 
@@ -20,7 +21,7 @@ LONGEST_INSTRUCTIONS = 500
 _KEYS = {"description": str, "instructions": str, "read_only": bool, "tools": list}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Toolset:
     """What a toolset file says, checked."""
 

@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "mcp_state"
 
 # From the bottom to the top: a module may import what stands on its own line or above it.
 LAYERS = (
+    ("record",),
     ("calls",),
     ("errors",),
     ("git", "compaction"),

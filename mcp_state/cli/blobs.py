@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from dataclasses import replace
 from typing import BinaryIO
@@ -18,6 +17,7 @@ from mcp_state.cli.common import (
     answer,
     known_projects,
     opened,
+    run,
     store_options,
 )
 from mcp_state.cli.groups import Fallback
@@ -56,7 +56,7 @@ def get(options: Options, key: str, offset: int | None, limit: int | None) -> No
     With --offset or --limit it is a page of it, below a line that tells the next one.
     """
     if offset is None and limit is None:
-        page, totals = asyncio.run(_whole(options, key))
+        page, totals = run(_whole(options, key))
         if options.as_json:
             print_result(page, "", as_json=True, totals=totals)
         else:

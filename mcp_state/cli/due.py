@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 import click
 
 from mcp_state import render
-from mcp_state.cli.common import COUNT, ON_PROJECT, Options, known_projects, opened, store_options
+from mcp_state.cli.common import (
+    COUNT,
+    ON_PROJECT,
+    Options,
+    known_projects,
+    opened,
+    run,
+    store_options,
+)
 from mcp_state.cli.groups import Documented
 from mcp_state.cli.output import print_result, unread
 from mcp_state.errors import NotFound, ProjectUnknown
 from mcp_state.models import Status, Thread, ThreadPage, Totals
+from mcp_state.record import record
 from mcp_state.store.thread_rows import list_threads
 from mcp_state.store.transaction import Reading
 from mcp_state.times import until
@@ -23,7 +30,7 @@ NOTHING = 3
 """Exit code."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Due:
     """The first of the threads that are due, and how many there are; else `next`, if any.
 
@@ -56,7 +63,7 @@ def due(ctx: click.Context, options: Options, limit: int) -> None:
     queue. Active threads do not count: they wait for no time. Nor do facts: those that are due for
     a check are listed by `mcp-state facts --due`.
     """
-    found, totals, now = asyncio.run(_find(options, limit))
+    found, totals, now = run(_find(options, limit))
     text = _told(found, totals, now)
     if not totals.all_threads:
         text = "Nothing is due: there are no threads yet."

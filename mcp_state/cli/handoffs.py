@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import click
 
@@ -13,9 +12,10 @@ from mcp_state.cli import complete
 from mcp_state.cli.common import ON_PROJECT, Options, Seen, TextOrStdin, answer, store_options
 from mcp_state.cli.groups import Suggesting
 from mcp_state.models import Handoff, HandoffTaken, Thread
+from mcp_state.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Accepted:
     """What was taken over, with the wake-up packet."""
 

@@ -16,7 +16,7 @@ import click
 from mcp_state import render
 from mcp_state.calls import call
 from mcp_state.cli import complete
-from mcp_state.cli.common import Options, opened, store_options
+from mcp_state.cli.common import Options, opened, run, store_options
 from mcp_state.cli.groups import Documented
 from mcp_state.cli.output import print_note, print_result, progress
 from mcp_state.errors import BadArgument
@@ -108,7 +108,7 @@ def _import_own(options: Options, path: Path, into: str, dry_run: bool) -> None:
                 )
             return imported, state.totals
 
-    imported, totals = asyncio.run(read())
+    imported, totals = run(read())
     text = "\n".join(_imported(imported))
     print_result(imported, text, as_json=options.as_json, totals=totals)
 
@@ -146,7 +146,7 @@ def _import_other(
                 taken = await take(state, source, dry_run=dry_run, progress=report)
             return taken, state.totals
 
-    taken, totals = asyncio.run(read())
+    taken, totals = run(read())
     if not told:
         print_note(f"{path} was taken for {format}; --from says otherwise")
     text = "\n".join(_taken(taken))

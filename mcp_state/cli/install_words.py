@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
@@ -13,12 +12,13 @@ from mcp_state.install.clients import START_LIMIT, Client, store_packages
 from mcp_state.install.parts import Wish
 from mcp_state.install.plan import Change
 from mcp_state.install.proof import Proof
+from mcp_state.record import record
 
 _CACHE = re.compile(r"[/\\](?:(?:archive|builds|environments)-v\d+|pipx[/\\]\.?cache)[/\\]")
 _LONGEST = 400  # more is a whole file on one line, with what else it holds
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Changed:
     """A file that changes: what in it, in which lines, and where the copy of it is.
 
@@ -32,7 +32,7 @@ class Changed:
     gone: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Done:
     """What an installation did, and what to know about it."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import click
 
 from mcp_state import render, render_facts
@@ -19,9 +17,10 @@ from mcp_state.cli.common import (
 )
 from mcp_state.cli.groups import Fallback
 from mcp_state.models import Objective
+from mcp_state.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _NotSet:
     """The answer where there is no objective; version 0 is what the first one replaces."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 
 import click
@@ -14,6 +13,7 @@ from mcp_state.cli.common import (
     TextOrStdin,
     known_projects,
     opened,
+    run,
     store_options,
 )
 from mcp_state.cli.groups import Documented
@@ -77,8 +77,8 @@ def purge(
 
     try:
         if asks:
-            _ask(asyncio.run(work(only_look=True))[0])
-        done, totals = asyncio.run(work(only_look=dry_run))
+            _ask(run(work(only_look=True))[0])
+        done, totals = run(work(only_look=dry_run))
     except ProjectUnknown as problem:
         raise ProjectUnknown(problem.fact, _CHOOSE) from None
     except KeyboardInterrupt:

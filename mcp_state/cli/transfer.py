@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ import click
 
 from mcp_state import render
 from mcp_state.cli import complete
-from mcp_state.cli.common import ON_PROJECT, Options, opened, store_options
+from mcp_state.cli.common import ON_PROJECT, Options, opened, run, store_options
 from mcp_state.cli.groups import Documented
 from mcp_state.cli.output import print_note, print_result, progress, silence
 from mcp_state.errors import ProjectUnknown, StateError
@@ -56,7 +55,7 @@ def export(options: Options, file: Path, handoff: str, overwrite: bool) -> None:
                 )
 
     try:
-        exported = asyncio.run(write())
+        exported = run(write())
     except ProjectUnknown as problem:
         raise ProjectUnknown(problem.fact, _CHOOSE) from None
     except StateError as problem:

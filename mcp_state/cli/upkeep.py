@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import click
 
 from mcp_state import render
-from mcp_state.cli.common import ON_STORE, Options, store_options
+from mcp_state.cli.common import ON_STORE, Options, run, store_options
 from mcp_state.cli.groups import Documented
 from mcp_state.cli.output import print_result, progress
 from mcp_state.store import backup as backups
@@ -33,7 +32,7 @@ def doctor(ctx: click.Context, options: Options, verbose: bool) -> None:
     Nothing is changed. The exit code is 1 if something is damaged.
     """
     with progress("examining"):
-        report = asyncio.run(examine(options.settings.db))
+        report = run(examine(options.settings.db))
     print_result(report, "\n".join(_told(report, verbose)), as_json=options.as_json)
     if report.damaged:
         ctx.exit(1)
@@ -77,7 +76,7 @@ def _told(report: Report, verbose: bool) -> Iterator[str]:
 def backup(options: Options, file: Path, overwrite: bool) -> None:
     """Copy the store to FILE while others go on using it."""
     with progress("copying") as report:
-        made = asyncio.run(
+        made = run(
             backups.back_up(options.settings.db, str(file), overwrite=overwrite, progress=report)
         )
     changes = render.plural(made.changes, "change")
@@ -99,9 +98,7 @@ def restore(options: Options, file: Path) -> None:
     What was there is kept beside it; servers that run go on with the backup.
     """
     with progress("restoring") as report:
-        done = asyncio.run(
-            backups.restore(options.settings.db, os.path.abspath(file), progress=report)
-        )
+        done = run(backups.restore(options.settings.db, os.path.abspath(file), progress=report))
     changes = render.plural(done.changes, "change")
     lines = [f"restored {changes} from {done.backup} to {done.path}"]
     if done.lost:

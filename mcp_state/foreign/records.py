@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 from mcp_state.models import NotTaken, Status
+from mcp_state.record import record
 from mcp_state.store.text import LONGEST_NAME, credential_in, one_line
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Criterion:
     """One acceptance criterion, and whether it was ticked there."""
 
@@ -19,7 +20,7 @@ class Criterion:
     passes: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Task:
     """A line of work that becomes a thread.
 
@@ -48,7 +49,7 @@ class Task:
         return _digest(json.dumps(said, ensure_ascii=True, default=list))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Block:
     """A text that becomes a memory block."""
 
@@ -61,7 +62,7 @@ class Block:
         return _digest(self.value)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entry:
     """Something that happened, for the journal; `identity` tells it from all others there."""
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
+
+from mcp_state.record import record
 
 MINIMAL = (
     "HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "USER",
@@ -16,7 +18,7 @@ START_LIMIT = 30
 """How many seconds the clients wait for a server to start."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Place:
     """Where things are on this machine; `platform` is that of `sys`."""
 
@@ -37,7 +39,7 @@ class Place:
         return self.directory("XDG_CONFIG_HOME", ".config")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Client:
     """A client: names, files, and what it does with servers.
 

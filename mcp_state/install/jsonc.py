@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any, cast
 
 from mcp_state.errors import ConfigRefused
+from mcp_state.record import record
 
 Path = Sequence[str | int]
 """Keys of objects, and places in lists."""
@@ -40,7 +41,7 @@ class Malformed(ValueError):
         super().__init__(f"line {self.line}, column {self.column}: {problem}")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Value:
     """A value, and where it stands; near the root what is in it too: members or items.
 

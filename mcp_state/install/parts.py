@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +13,7 @@ from typing import Any, cast
 from mcp_state.errors import ConfigRefused
 from mcp_state.install import block, hooks, jsonc, toml
 from mcp_state.install.clients import Client, Place, claude_home, codex_home, gemini_home
+from mcp_state.record import record
 
 _PROGRAM = re.compile(r"mcp[-_]state(?:\.exe)?")
 _OPTIONS = ("--db", "--agent", "--project", "--toolset")
@@ -30,7 +31,7 @@ Text = Callable[[Path], str]
 Edit = Callable[[str], str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wish:
     """What is asked for.
 
@@ -69,7 +70,7 @@ class Wish:
         return (self.client.servers, self.name)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """One thing in one file: how it gets there, and how it goes.
 

@@ -8,17 +8,17 @@ import json
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from mcp_state.errors import NotAnswered
+from mcp_state.record import record
 
 _PROTOCOL = "2025-06-18"
 _LONGEST_LINE = 16 << 20
 _LAST_WORDS = 2000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Proof:
     """How long the server took, in seconds, and what it has."""
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import tomlkit
 from tomlkit.items import Item
 
 from mcp_state.errors import ConfigRefused
+from mcp_state.record import record
 
 Path = tuple[str, ...]
 
@@ -38,7 +38,7 @@ _TOKEN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Statement:
     """A header, or a key with its value, and where it stands.
 

@@ -10,10 +10,10 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC
 
 from mcp_state.errors import BadArgument, NotFound, StateError, StoreBusy, StoreDamaged
+from mcp_state.record import record
 from mcp_state.store import opening
 from mcp_state.store.queue import Queue, noted_changes
 from mcp_state.store.refusals import is_out_of_space, refused, refused_by_driver
@@ -22,7 +22,7 @@ from mcp_state.times import Clock
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Backup:
     """A copy that was made: where, how large, and how many changes are in it."""
 
@@ -31,7 +31,7 @@ class Backup:
     changes: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Restored:
     """What `restore` did.
 

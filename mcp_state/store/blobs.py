@@ -6,12 +6,13 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mcp_state.calls import call, tool
 from mcp_state.errors import BadArgument, Expired, NotFound, OverLimit, SecretRefused
 from mcp_state.models import Blob, BlobPage
+from mcp_state.record import record
 from mcp_state.store import documents
 from mcp_state.store.noun import Noun, reads, writes
 from mcp_state.store.text import clean, credential_in, fold, one_line
@@ -68,7 +69,7 @@ _ONE_IN = 10
 _COLOUR = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Content:
     """A text that can be kept, and what it is known by."""
 

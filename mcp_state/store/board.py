@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from mcp_state.models import Actor, Status
+from mcp_state.record import record
 from mcp_state.store.run_rows import find_run
 from mcp_state.store.text import fold, tidy_name, within
 from mcp_state.store.thread_rows import find_row
@@ -65,7 +65,7 @@ _ATTEMPTS = """
 _FAR = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Waits:
     """Whom a thread waits for, and who waits for it: those that are not done, at most 10 each."""
 
@@ -74,7 +74,7 @@ class Waits:
     needed_by: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ThreadNode:
     """A thread that another one leads to, so many steps away: `depth` below 0 waits for it."""
 
@@ -84,7 +84,7 @@ class ThreadNode:
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ThreadGraph:
     """Who waits for whom around a thread: `waits` are pairs of one and what it needs.
 
@@ -96,7 +96,7 @@ class ThreadGraph:
     more: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BlockVersion:
     """One version of a block; `size` None is its deletion."""
 
@@ -109,7 +109,7 @@ class BlockVersion:
     current: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AttemptMade:
     """An attempt of a step, for a chart."""
 

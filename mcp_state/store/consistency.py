@@ -9,10 +9,10 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from mcp_state.models import Actor, Caller, Limits
+from mcp_state.record import record
 from mcp_state.store import (
     blobs,
     documents,
@@ -42,7 +42,7 @@ _EXAMPLES = 5
 Severity = Literal["ok", "warning", "damage"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finding:
     """One thing that was looked at: in order, to be known, or damaged; and the way out."""
 
@@ -51,7 +51,7 @@ class Finding:
     way_out: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Check:
     """A question whose every row of answer describes one contradiction."""
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from mcp_state.errors import StateError, StoreDamaged
 from mcp_state.models import Totals
+from mcp_state.record import record
 from mcp_state.store import opening
 from mcp_state.store.consistency import MORE_ROOM, RESTORE, Finding, Severity, inspect
 from mcp_state.store.queue import noted_changes
@@ -35,7 +36,7 @@ _PROJECTS = """
 """
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Writer:
     """The process that holds the write queue at this moment."""
 

@@ -11,7 +11,7 @@ from mcp_state.store.transaction import Reading, Writing
 KINDS = ("memory", "thread", "journal", "run", "blob", "fact")
 _KINDS_PER_PROJECT = 16
 _RANGE = 1 << 36
-_WIDE = re.compile(
+_WIDE = (
     "["
     "\u1100-\u11ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff"
@@ -72,10 +72,14 @@ def short_forms(text: str) -> Iterator[str]:
     Words of one or two letters, and each one and two characters of a script without spaces.
     """
     for word in set(_WORD.findall(text)):
-        for run in _WIDE.findall(word):
+        if word.isascii():
+            if len(word) <= 2:
+                yield word.ljust(3, _PAD)
+            continue
+        for run in re.findall(_WIDE, word):
             yield from (c.ljust(3, _PAD) for c in run)
             yield from (run[i : i + 2].ljust(3, _PAD) for i in range(len(run) - 1))
-        for part in _WIDE.split(word):
+        for part in re.split(_WIDE, word):
             if 1 <= len(part) <= 2:
                 yield part.ljust(3, _PAD)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
 from mcp_state.models import FALLEN, FactTrace, Traced
+from mcp_state.record import record
 from mcp_state.store.fact_rows import PREMISES, fact_of, stored_fact
 from mcp_state.store.fact_rules import MOST_NAMED, falls_with, resting_on, threads_relying
 from mcp_state.store.transaction import Reading, Row
@@ -33,7 +33,7 @@ def trace_of(tx: Reading, row: Row) -> FactTrace:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Step:
     """One fact that another one leads to, in its reason of this number."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mcp_state.calls import call, tool
 from mcp_state.errors import BadArgument, Conflict, Locked, NotFound, OverLimit, VersionConflict
 from mcp_state.models import Event, MemoryBlock, MemoryPage, MissingBlock
+from mcp_state.record import record
 from mcp_state.store import documents
 from mcp_state.store.events import event_with_version
 from mcp_state.store.noun import Noun, reads, writes
@@ -63,7 +64,7 @@ _CHANGED = """
 SHORTEN = "Shorten it, or split it over several keys; nothing was changed."
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Place:
     """Where a block is: its key as shown, in the project's memory or in that of a run."""
 

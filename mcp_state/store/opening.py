@@ -13,13 +13,12 @@ import re
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from pathlib import Path
 from urllib.parse import quote
 
 from mcp_state.errors import StoreDamaged, StoreNewer, StoreReadonly
+from mcp_state.record import record
 from mcp_state.store import wal
 from mcp_state.store.refusals import refused
 from mcp_state.times import to_text
@@ -41,7 +40,7 @@ _PARTS_OF_FTS5 = ("config", "data", "docsize", "idx")
 _UNSAFE_FOR_WAL = ("nfs", "cifs", "smb", "9p", "afs", "fuse", "vboxsf", "prl_fs", "ceph", "gfs")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Migration:
     """One step of the schema: version `number` is what the store is at after it."""
 
@@ -65,14 +64,17 @@ def split(script: str, name: str) -> Iterator[str]:
         raise ValueError(f"{name} ends in the middle of a statement: {statement.strip()[:60]!r}")
 
 
+def _statements(folder: str, name: str) -> tuple[str, ...]:
+    with open(os.path.join(folder, name), encoding="utf-8") as file:
+        return tuple(split(file.read(), name))
+
+
 @cache
 def migrations() -> tuple[Migration, ...]:
     """All steps, in order, from the numbered files beside this module."""
-    files = sorted(Path(__file__).with_name("migrations").glob("*.sql"))
-    steps = tuple(
-        Migration(int(f.name[:4]), tuple(split(f.read_text(encoding="utf-8"), f.name)))
-        for f in files
-    )
+    folder = os.path.join(os.path.dirname(__file__), "migrations")
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".sql"))
+    steps = tuple(Migration(int(name[:4]), _statements(folder, name)) for name in names)
     assert [s.number for s in steps] == list(range(1, len(steps) + 1)), "migrations have a gap"
     return steps
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mcp_state.errors import BadArgument
+from mcp_state.record import record
 from mcp_state.store.transaction import Reading, Row
 
 FAR = 1 << 62
@@ -26,7 +26,7 @@ _CURSOR = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Group:
     """One part of a list: a query for each of some values (`:value`), sorted by two columns.
 
@@ -46,7 +46,7 @@ class Group:
         return first == self.start[0] or (self.start[0] == 0 and first in _DIGITS)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Page:
     """Some rows, the time that the list was asked for at first, and the cursor of the next ones."""
 

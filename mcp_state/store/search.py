@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mcp_state.calls import meant, tool
 from mcp_state.errors import BadArgument
 from mcp_state.models import SearchHit, SearchPage
+from mcp_state.record import record
 from mcp_state.store.documents import KINDS, indexed, range_of, run_mark, short_forms
 from mcp_state.store.fact_rows import fact_of, looked_up, stored_fact
 from mcp_state.store.noun import Noun, reads
@@ -49,7 +50,7 @@ _HEAD = {"memory": 1, "thread": 2, "journal": 0, "run": 2, "blob": 1, "fact": 1}
 """How many first lines of a document are names and titles."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Term:
     """A word as asked for, as texts are compared (`text`), and as the index is asked (`match`).
 

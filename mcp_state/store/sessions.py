@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mcp_state.models import Attempt, Event, Run, Thread
+from mcp_state.record import record
 from mcp_state.store import run_rows, thread_rows
 from mcp_state.store.noun import Noun, reads, writes
 from mcp_state.store.transaction import Reading, Writing, event_of
@@ -35,7 +35,7 @@ _THREADS = 10
 _STEPS = 3
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InHand:
     """What one session last wrote, holds and works on.
 

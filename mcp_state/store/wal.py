@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import sys
 from array import array
-from dataclasses import dataclass
 from typing import BinaryIO
+
+from mcp_state.record import record
 
 _MAGIC = (0x377F0682, 0x377F0683)
 HEADER = 32
@@ -18,7 +19,7 @@ _FRAME = 24
 _MASK = 0xFFFFFFFF
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wal:
     """What a -wal holds. `commits` are whole; `lost` ones lie behind `broken_at`, a frame."""
 

@@ -11,20 +11,20 @@ import difflib
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from mcp_state.errors import BadArgument
+from mcp_state.record import record
 from mcp_state.store.text import clean
 
 REQUIRED = inspect.Parameter.empty
 PROJECT = "project"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Kind:
     """A type of argument: its JSON schema, and how a value of it is read."""
 
@@ -124,7 +124,7 @@ def _choice(values: Sequence[str]) -> Kind:
     return Kind({"type": "string", "enum": list(values)}, read)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Parameter:
     """One argument."""
 
@@ -176,7 +176,7 @@ def schema_of(parameters: Sequence[Parameter]) -> dict[str, Any]:
     return schema
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bound:
     """What arrived, read.
 

@@ -11,10 +11,11 @@ from typing import Any
 
 from mcp_state.api import State
 from mcp_state.models import Totals
+from mcp_state.record import record
 from mcp_state.tools.arguments import Parameter, parameters_of, schema_of
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class View:
     """What a renderer knows besides the result: the time, the counts, the caller, the arguments."""
 
@@ -24,7 +25,7 @@ class View:
     arguments: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outcome:
     """What a tool returned, and how it reads."""
 
@@ -32,7 +33,7 @@ class Outcome:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ctx:
     """What a tool works with: the state of the call's project, and the other tools."""
 

@@ -6,10 +6,10 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin
 
 from mcp_state.errors import BadArgument
+from mcp_state.record import record
 from mcp_state.store.text import clean
 
 _LARGEST = 1 << 53
@@ -17,7 +17,7 @@ Number = Annotated[int | None, range(_LARGEST)]
 """A number that may be left out."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Parameter:
     """One argument: of which type, out of which numbers, and what it is when it is left out."""
 

@@ -15,10 +15,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mcp_state.errors import BadArgument, NotFound
 from mcp_state.models import Purged, PurgedFile, PurgedPlace
+from mcp_state.record import record
 from mcp_state.store import opening
 from mcp_state.store.noun import Noun
 from mcp_state.store.purge.proof import (
@@ -57,7 +58,7 @@ _LISTED = 100
 """Subjects that the event names; of more it tells the number."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Found:
     """What a walk through the store found."""
 

@@ -6,12 +6,13 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 from mcp_state import lookups
 from mcp_state.errors import BadArgument
 from mcp_state.git import GitState
+from mcp_state.record import record
 from mcp_state.store.events import KINDS as KINDS_OF_EVENTS
 from mcp_state.store.text import LONGEST_NAME, WITHIN, tidy_name
 from mcp_state.times import from_text
@@ -20,7 +21,7 @@ MAGIC = "mcp_state_export"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Field:
     """What a value has to be, in words, and what it leads to outside of its line."""
 

@@ -17,10 +17,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import BinaryIO, NoReturn, cast
 
 from mcp_state.errors import BadArgument, OverLimit
+from mcp_state.record import record
 from mcp_state.store.text import clean, one_line
 from mcp_state.store.transfer.fields import (
     END,
@@ -59,7 +59,7 @@ def _no_number(word: str) -> NoReturn:
 decode = json.JSONDecoder(parse_constant=_no_number).decode
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Header:
     """The first line: which project, how many events, and the handoff it was made for, if any.
 
