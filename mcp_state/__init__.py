@@ -6,9 +6,7 @@ not import `mcp`.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # as `typing` says, which takes a while to import
 if TYPE_CHECKING:
     from mcp_state import errors, models
     from mcp_state.api import State, open_store
@@ -19,6 +17,8 @@ __all__ = ["State", "__version__", "errors", "models", "open_store"]
 
 def __getattr__(name: str) -> object:
     """What the package offers, imported when it is asked for: `hook` runs at every start."""
+    import importlib
+
     if name in ("errors", "models"):
         return importlib.import_module(f"mcp_state.{name}")
     if name in ("State", "open_store"):

@@ -1,6 +1,7 @@
 """`mcp-state`, which is also `python -m mcp_state`."""
 
 import gc
+import sys
 
 
 def main() -> None:
@@ -10,9 +11,21 @@ def main() -> None:
     garbage at every 700th, as Python does by itself, is a tenth of the time of a short command.
     """
     gc.set_threshold(10_000)
+    opening = None
+    if sys.argv[1:2] == ["serve"]:
+        from mcp_state import front
+
+        opening = front.begin(sys.argv[2:], _load_server)
     from mcp_state.cli import main as command_line
 
-    command_line(prog_name="mcp-state")
+    command_line(prog_name="mcp-state", obj=opening)
+
+
+def _load_server() -> None:
+    from mcp_state import server, transport
+    from mcp_state.cli import serve
+
+    assert server and transport and serve
 
 
 if __name__ == "__main__":

@@ -41,6 +41,8 @@ from mcp_types import (
 )
 from pydantic_core import PydanticSerializationError
 
+from mcp_state.front import Opening
+
 REPLACED_META: Final = "mcp-state/replaced"
 """Key in a request's `params._meta`: how many lone surrogates in it became U+FFFD."""
 
@@ -64,9 +66,13 @@ _logger = logging.getLogger(__name__)
 
 
 async def serve_stdio(
-    server: Server[Any], initialization_options: InitializationOptions | None = None
+    server: Server[Any],
+    initialization_options: InitializationOptions | None = None,
+    opening: Opening | None = None,
 ) -> None:
     """Serve one client over the process's stdin and stdout until it leaves.
+
+    `opening` is what was read from it, and answered, before the SDK was imported.
 
     It ends on EOF, SIGTERM, SIGINT, a client that no longer reads, or a parent process that
     vanished: no more is read, calls in flight have a second to finish and to be answered, then they
@@ -80,7 +86,7 @@ async def serve_stdio(
         async with stdio_server() as (read_stream, write_stream):
             await server.run(read_stream, write_stream, options)
     else:
-        async with stdio_wire() as wire:
+        async with stdio_wire(opening or Opening()) as wire:
             _stop_on_signals(wire.stop)
             with _stopping_with_parent(wire.stop):
                 await server.run(wire, wire, options)
@@ -88,7 +94,7 @@ async def serve_stdio(
 
 
 @asynccontextmanager
-async def stdio_wire() -> AsyncGenerator["StdioWire"]:
+async def stdio_wire(opening: Opening) -> AsyncGenerator["StdioWire"]:
     """Take stdin and stdout away from the rest of the process and give them as a wire.
 
     From then on fd 0 is `/dev/null` and fd 1 is stderr. They stay so at the end: what Python still
@@ -102,7 +108,7 @@ async def stdio_wire() -> AsyncGenerator["StdioWire"]:
     blocking = [(fd, os.get_blocking(fd)) for fd in (incoming, outgoing)]
     for fd, _ in blocking:
         os.set_blocking(fd, False)
-    wire = StdioWire(incoming, outgoing)
+    wire = StdioWire(incoming, outgoing, opening)
     try:
         yield wire
     finally:
@@ -113,15 +119,22 @@ async def stdio_wire() -> AsyncGenerator["StdioWire"]:
 
 
 class StdioWire:
-    """Both of the SDK's streams in one: the `ReadStream` and the `WriteStream` of a connection."""
+    """Both of the SDK's streams in one: the `ReadStream` and the `WriteStream` of a connection.
 
-    def __init__(self, incoming: int, outgoing: int) -> None:
+    The SDK is shown what there was of an opening. Its own answers to that are dropped, since the
+    client has them, and until they are there, it gets nothing new.
+    """
+
+    def __init__(self, incoming: int, outgoing: int, opening: Opening) -> None:
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._incoming = incoming
         self._watching = False
-        self._lines: deque[bytes] = deque()
-        self._unfinished: list[bytes] = []
+        *complete, rest = opening.rest.split(b"\n")
+        self._shown = deque(opening.shown)
+        self._answered = opening.answered
+        self._lines = deque(complete)
+        self._unfinished = [rest]
         self._outgoing = outgoing
         self._unsent = bytearray()
         self._all_sent = asyncio.Event()
@@ -140,6 +153,12 @@ class StdioWire:
         Raises:
             anyio.EndOfStream: the wire was stopped, and no call is in flight or time is up.
         """
+        while self._shown:
+            if (message := self._accept(self._shown.popleft())) is not None:
+                return message
+        while self._answered:
+            self._news.clear()
+            await self._news.wait()
         while True:
             while self._lines and len(self._unsent) < _UNREAD_BYTES:
                 if (message := self._accept(self._lines.popleft())) is not None:
@@ -161,10 +180,15 @@ class StdioWire:
         Raises:
             anyio.BrokenResourceError: the client closed its end.
         """
-        line = _encode(item.message)
-        self._write(line)
-        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
-            self._settle(item.message.id)
+        message = item.message
+        answers = isinstance(message, JSONRPCResponse | JSONRPCError)
+        if answers and message.id in self._answered:
+            self._answered.remove(message.id)
+            self._news.set()
+        else:
+            self._write(_encode(message))
+        if answers:
+            self._settle(message.id)
         elif not self._stopped:
             await self._all_sent.wait()
         if self._broken:

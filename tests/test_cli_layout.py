@@ -15,9 +15,8 @@ from conftest import Run
 from rich.cells import cell_len
 from terminals import on_terminal, unstyled
 from test_cli import commands
-from test_schemas import SNAPSHOTS
 
-SHAPES = SNAPSHOTS / "cli" / "json.json"
+SHAPES = Path(__file__).parent / "snapshots" / "cli" / "json.json"
 WITH_FILES = ("export", "import", "backup", "restore", "install", "uninstall", "purge")
 LOOKS = [*dict.fromkeys(words for words in tour.WALK if words[0] not in WITH_FILES)]
 

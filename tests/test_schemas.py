@@ -1,4 +1,4 @@
-"""What clients see of every tool. `python tests/test_schemas.py` renews the snapshots."""
+"""What clients see of every tool, as it was reviewed: `mcp_state/listing.json`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 from conftest import Connect
 from mcp import Client
 
-from mcp_state import toolset
+from mcp_state import front, toolset
 from mcp_state.server import published
 from mcp_state.tools import ALL_TOOLS
 from mcp_state.tools.spec import Spec
 
-SNAPSHOTS = Path(__file__).parent / "snapshots"
+LISTED = json.loads(Path(front.__file__).with_name("listing.json").read_text(encoding="utf-8"))
 MOST_TOKENS = 2990
 
 each_tool = pytest.mark.parametrize("spec", ALL_TOOLS, ids=lambda spec: spec.name)
@@ -25,10 +25,6 @@ each_tool = pytest.mark.parametrize("spec", ALL_TOOLS, ids=lambda spec: spec.nam
 
 def wire(spec: Spec) -> dict[str, Any]:
     return published(spec).model_dump(mode="json", by_alias=True, exclude_none=True)
-
-
-def snapshot(spec: Spec) -> str:
-    return json.dumps(wire(spec), indent=2, ensure_ascii=False) + "\n"
 
 
 def nodes(schema: Any) -> Iterator[dict[str, Any]]:
@@ -50,12 +46,11 @@ def tokens(tool: dict[str, Any]) -> float:
 
 @each_tool
 def test_the_published_tool_is_as_reviewed(spec: Spec) -> None:
-    assert snapshot(spec) == (SNAPSHOTS / f"{spec.name}.json").read_text(encoding="utf-8")
+    assert wire(spec) == LISTED["tools"][spec.name]
 
 
-def test_there_is_no_snapshot_without_a_tool() -> None:
-    names = {path.stem for path in SNAPSHOTS.glob("*.json")}
-    assert names == {spec.name for spec in ALL_TOOLS}
+def test_no_tool_is_listed_that_there_is_not() -> None:
+    assert LISTED["tools"].keys() == {spec.name for spec in ALL_TOOLS}
 
 
 @each_tool
@@ -135,10 +130,3 @@ async def test_the_listed_tools_are_those_of_the_toolset(connect: Connect) -> No
         async with connect(toolset=name) as client:
             listed = [tool.name for tool in (await client.list_tools()).tools]
         assert listed == [spec.name for spec in toolset.load(name).tools]
-
-
-if __name__ == "__main__":
-    for old in SNAPSHOTS.glob("*.json"):
-        old.unlink()
-    for one in ALL_TOOLS:
-        (SNAPSHOTS / f"{one.name}.json").write_text(snapshot(one), encoding="utf-8")

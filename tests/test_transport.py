@@ -20,6 +20,7 @@ from mcp import Client, StdioServerParameters
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import JSONRPCRequest, TextContent
 
+from mcp_state.front import Opening
 from mcp_state.transport import REPLACED_META, StdioWire
 
 TINY_SERVER = str(Path(__file__).with_name("tiny_server.py"))
@@ -712,7 +713,7 @@ async def wire_with_input(data: bytes, chunk: int) -> AsyncGenerator[tuple[Stdio
     theirs, outgoing = os.pipe()
     os.set_blocking(incoming, False)
     os.set_blocking(outgoing, False)
-    wire = StdioWire(incoming, outgoing)
+    wire = StdioWire(incoming, outgoing, Opening())
 
     async def feed() -> None:
         for start in range(0, len(data), chunk):

@@ -54,8 +54,9 @@ def serve(
         trace=trace,
         allow_secrets=allow_secrets,
     )
+    opening = click.get_current_context().obj  # what `__main__` answered while all was imported
     with spoken("tools"):
-        asyncio.run(serve_stdio(create_server(settings)))
+        asyncio.run(serve_stdio(create_server(settings), opening=opening))
 
 
 def _names(text: str) -> tuple[str, ...]:
