@@ -19,6 +19,7 @@ from mcp_state.errors import (
     VersionConflict,
 )
 from mcp_state.models import MOVES, Place, Status, Thread, ThreadDetail
+from mcp_state.store import opening
 
 NEEDS: dict[Status, dict[str, Any]] = {
     Status.ACTIVE: {},
@@ -877,3 +878,35 @@ async def test_a_name_may_grow_when_it_is_folded(state: State) -> None:
     await state.threads.check(long, "1", True, lease_token=token)
     done = await state.threads.set(long, status="done", evidence="make: exit 0", lease_token=token)
     assert (done.name, done.status) == (long, "done")
+
+
+async def test_a_list_is_compiled_once_whatever_it_is_asked_for(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite asks the authorizer for all that a statement touches, while it compiles it."""
+    compiled: list[tuple[object, ...]] = []
+
+    def note(*what: object) -> int:
+        compiled.append(what)
+        return sqlite3.SQLITE_OK
+
+    def new_connection(path: str, mode: str = "") -> sqlite3.Connection:
+        connection = opened(path, mode)
+        connection.set_authorizer(note)
+        return connection
+
+    opened = opening.new_connection
+    monkeypatch.setattr(opening, "new_connection", new_connection)
+    await state.threads.set("one", status=Status.WATCHING, check="look", recheck_after="1d")
+
+    async def list_all() -> None:
+        for status in (None, *Status):
+            for due in (False, True):
+                await state.threads.list(status=status, due=due)
+        await state.orient()
+
+    await list_all()
+    assert compiled
+    compiled.clear()
+    await list_all()
+    assert compiled == []

@@ -1,7 +1,8 @@
 """The one door to the file: every write is one transaction behind a lock, every read a snapshot.
 
-A transaction is one function that runs in a worker thread, one connection for writing and one for
-reading. It holds nothing but its own statements, can't be cancelled half-way, and costs one hop.
+A transaction is one function that holds nothing but its own statements and can't be cancelled
+half-way. What writes runs on a connection in a worker thread, where it may wait for the disk. What
+reads waits for nobody, and runs at once on another: to wake a thread takes longer than most reads.
 Driver errors become ours here, in the words of `refusals`.
 """
 
@@ -23,7 +24,7 @@ from mcp_state.store import opening
 from mcp_state.store.queue import Queue, noted_changes
 from mcp_state.store.refusals import primary_code, refused, refused_by_driver
 from mcp_state.store.transaction import Reading, Writing
-from mcp_state.store.worker import Worker, schema_of, shielded
+from mcp_state.store.worker import Handle, Worker, schema_of, shielded
 from mcp_state.times import Clock
 
 log = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class Database:
         self._turn = asyncio.Lock()
         self._queue = Queue(path + "-queue")
         self._writer = Worker(path)
-        self._reader = Worker(path)
+        self._reader = Handle(path)
         self._changes = 0
 
     async def write(self, caller: Caller, body: Callable[[Writing], T]) -> T:
@@ -140,7 +141,7 @@ class Database:
         """
         while True:
             try:
-                return await self._reader.run(self._snapshot, caller, body)
+                return self._snapshot(caller, body)
             except _SchemaChanged:
                 continue
             except _Older:
@@ -149,8 +150,8 @@ class Database:
 
     async def aclose(self) -> None:
         """Close both connections, after what they are doing. The store can be used again."""
+        self._reader.forget()
         with shielded():
-            await self._reader.close()
             async with self._turn:
                 await self._writer.close()
                 self._reader.watch.close()
@@ -260,7 +261,7 @@ class Database:
                 connection.execute("ROLLBACK")
 
     def _snapshot(self, caller: Caller, body: Callable[[Reading], T]) -> T:
-        """In the reader's thread: BEGIN, body, and nothing to commit."""
+        """BEGIN, body, and nothing to commit."""
         with self._translated(self._reader):
             connection = self._open_reader()
             connection.execute("BEGIN")
@@ -274,18 +275,18 @@ class Database:
                     connection.execute("ROLLBACK")
 
     @contextmanager
-    def _translated(self, worker: Worker) -> Generator[None]:
+    def _translated(self, handle: Handle) -> Generator[None]:
         """The one place where the driver's errors become ours."""
         try:
             yield
         except (StoreDamaged, _SchemaChanged):
-            worker.forget()
+            handle.forget()
             raise
         except sqlite3.Error as problem:
             log.warning("%s: %s", self.path, problem)
             told = refused_by_driver(self.path, problem, self._wait)
             if not isinstance(told, StoreBusy):
-                worker.forget()
+                handle.forget()
             if told is None:
                 raise
             raise told from problem
@@ -378,7 +379,7 @@ class Database:
             )
 
 
-def _check_schema(worker: Worker, connection: sqlite3.Connection) -> None:
+def _check_schema(handle: Handle, connection: sqlite3.Connection) -> None:
     """A newer version may have migrated the store meanwhile, and closed it to this one."""
-    if schema_of(connection) != worker.schema:
+    if schema_of(connection) != handle.schema:
         raise _SchemaChanged

@@ -17,7 +17,7 @@ from mcp_state.lookups import Compared, Found
 from mcp_state.models import FALLEN, Actor, Fact, FactPage, Premise, Thread, Trust
 from mcp_state.store.paging import ASKED, FAR, Group, page_of
 from mcp_state.store.text import fold, near_names, one_line, quoted, tidy_name
-from mcp_state.store.transaction import Reading, Row, actor_of, time_of
+from mcp_state.store.transaction import Reading, Row, actor_of, time_of, unfolded
 from mcp_state.times import from_text, to_text
 
 FACT = "SELECT * FROM fact_rows WHERE project = :project AND name = :name"
@@ -109,6 +109,7 @@ def stored_fact(tx: Reading, name: str) -> Row:
 
 def fact_of(tx: Reading, row: Row) -> Fact:
     """The model of a row."""
+    row = unfolded(row)
     verified_at = time_of(row["verified_at"])
     by = Actor(row["checker_agent"], row["checker_client"], row["checker_session"])
     return Fact(

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from mcp_state.errors import OverLimit, ProjectUnknown, SecretRefused
 from mcp_state.models import Actor, Caller, Event, Limits, RunStatus, Status, Totals, Trust
@@ -302,8 +302,14 @@ class Writing(Reading):
         return self.scalar(_ACTOR, params) or self.scalar(_NEW_ACTOR, params)
 
 
+def unfolded(row: Row) -> Row:
+    """A wide row as a dictionary: a `sqlite3.Row` searches its columns for each value."""
+    return cast(Row, dict(zip(row.keys(), row, strict=True)))
+
+
 def totals_of(row: Row, how: str = "", remark: str = "") -> Totals:
     """The counts of a row of `projects`."""
+    row = unfolded(row)
     return Totals(
         project=row["shown"],
         how=how,
