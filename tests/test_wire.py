@@ -400,7 +400,7 @@ def test_a_client_that_does_not_read_is_made_to_wait_and_loses_nothing(
     wire.take()
     before = wire.resident
 
-    taken = wire.write_without_reading(encoded(*asked), quiet=0.3)
+    taken = wire.write_without_reading(encoded(*asked))
 
     assert taken < len(encoded(*asked)) // 2
     assert wire.resident - before < 10 * MEGABYTE
@@ -438,3 +438,38 @@ def test_a_cancelled_call_is_not_answered_and_all_others_are(
     assert len(answers) == len(saved)
     assert kept_in(wire.store) == Counter(f"kept {name}" for name in saved)
     assert kept_by([wire.ask(append("kept a"))]) == ["kept a"]
+
+
+ROOTS: list[Message] = [
+    {"result": {}},
+    {"result": {"roots": None}},
+    {"result": {"roots": 5}},
+    {"result": {"roots": [{}]}},
+    *(
+        {"result": {"roots": [{"uri": uri} for uri in uris]}}
+        for uris in (
+            *([], [5], ["\0"], ["file:"], ["file:///\0"], ["file:///%00%ff"], ["file:///\ud800"]),
+            *(["file://[::1"], ["file:////"], ["not a uri"], ["https://x/y"], ["file:///a"] * 2),
+            *(["file:///" + "x" * 100_000], ["file:///" + "a/" * 9_000], ["file:///dev/zero"]),
+        )
+    ),
+    {"error": {"code": -32601, "message": "no roots"}},
+    {"error": {"code": 10**400, "message": "\ud800", "data": [[[]]]}},
+]
+
+
+def test_whatever_a_client_says_its_roots_are_the_call_is_answered(tmp_path: Path) -> None:
+    greeting, initialized = HANDSHAKE.opening
+    greeting["params"]["capabilities"] = {"roots": {"listChanged": True}}
+    with serving(tmp_path, "--toolset", "all") as wire:
+        wire.send(greeting, initialized)
+        for roots in ROOTS:
+            changed = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
+            wire.send(changed, HANDSHAKE.call("call", "memory_get"))
+            asked = wire.receive_request()
+            assert asked["method"] == "roots/list"
+            wire.send({"jsonrpc": "2.0", "id": asked["id"], **roots})
+            wire.settle()
+            answer = wire.take()[-1]
+            assert_answered(answer, str(roots)[:300])
+        wire.end()

@@ -221,8 +221,7 @@ class Wire:
         self.answers: list[Message] = []
         self.answered: set[int | str | None] = set()
         """Their ids."""
-        self.requests: list[Message] = []
-        """What the server wants from its client."""
+        self._requests: list[Message] = []
 
     # Talking
 
@@ -231,11 +230,14 @@ class Wire:
         self._is_asked(data)
         self._pump(lambda: not self._unsent)
 
-    def write_without_reading(self, data: bytes, quiet: float) -> int:
-        """Send until nothing more is taken for so long; how many bytes were."""
+    def write_without_reading(self, data: bytes) -> int:
+        """Send until the server sleeps instead of taking more; how many bytes it took."""
         self._is_asked(data)
-        while self._unsent and select.select([], [self._stdin], [], quiet)[1]:
-            self._send()
+        while self._unsent:
+            if select.select([], [self._stdin], [], 0.1)[1]:
+                self._send()
+            elif self._is_asleep:
+                break
         return len(data) - len(self._unsent)
 
     def send(self, *messages: object) -> None:
@@ -249,6 +251,11 @@ class Wire:
         """Wait for one more answer, if one is owed."""
         count = len(self.answers)
         self._pump(lambda: len(self.answers) > count or not self.owed.once)
+
+    def receive_request(self) -> Message:
+        """Wait for what the server wants from its client."""
+        self._pump(lambda: bool(self._requests))
+        return self._requests.pop(0)
 
     def ask(self, message: Message) -> Message:
         """Send a request and wait for its answer."""
@@ -269,6 +276,11 @@ class Wire:
         """Its memory, in bytes."""
         with open(f"/proc/{self._process.pid}/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    @property
+    def _is_asleep(self) -> bool:
+        with open(f"/proc/{self._process.pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] == "S"
 
     @property
     def log(self) -> str:
@@ -332,7 +344,7 @@ class Wire:
                 self.answers.append(message)
                 self.answered.add(message["id"])
             elif "id" in message:
-                self.requests.append(message)
+                self._requests.append(message)
 
 
 def assert_quiet(log: str) -> None:
