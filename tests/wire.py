@@ -277,10 +277,18 @@ class Wire:
         with open(f"/proc/{self._process.pid}/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
+    def wait_until_asleep(self) -> None:
+        """Wait until none of its threads does anything: three looks in a row find it so."""
+        ends, found = time.monotonic() + PATIENCE, 0
+        while found < 3:
+            assert time.monotonic() < ends, "it never rests"
+            found = found + 1 if self._is_asleep else 0
+            select.select([self._stdout], [], [], 0.02)
+
     @property
     def _is_asleep(self) -> bool:
-        with open(f"/proc/{self._process.pid}/stat", encoding="utf-8") as file:
-            return file.read().rpartition(")")[2].split()[0] == "S"
+        threads = Path(f"/proc/{self._process.pid}/task").glob("*/stat")
+        return {one.read_text("utf-8").rpartition(")")[2].split()[0] for one in threads} == {"S"}
 
     @property
     def log(self) -> str:
