@@ -10,7 +10,6 @@ from typing import ClassVar
 
 from mcp_state.calls import argument, either
 
-
 _LONGEST_SHOWN = 128
 
 

@@ -436,8 +436,7 @@ class _App:
         if params.name not in _PROMPTS:
             raise MCPError(
                 code=types.INVALID_PARAMS,
-                message=f"there is no prompt {params.name[:60]!r}; "
-                f"there are {', '.join(_PROMPTS)}",
+                message=f"there is no prompt {params.name[:60]!r}; there are {', '.join(_PROMPTS)}",
             )
         _, says, task = _PROMPTS[params.name]
         packet = await self._read(request, "orient", {})
