@@ -10,6 +10,8 @@ from typing import ClassVar
 
 from mcp_state.calls import argument, either
 
+_LONGEST_SHOWN = 128
+
 
 class StateError(Exception):
     """Something was refused or could not be done, and nothing was saved."""
@@ -44,7 +46,8 @@ class NotFound(StateError):
     @classmethod
     def named(cls, kind: str, name: str, near: Sequence[str], next_step: str) -> NotFound:
         """Nothing of this kind has that name; these names are near."""
-        fact = f"no {kind} {name!r}"
+        shown = name if len(name) <= _LONGEST_SHOWN else f"{name[:60]}…"
+        fact = f"no {kind} {shown!r}"
         if near:
             fact += f"; there is {', '.join(repr(n) for n in near)}"
         return cls(fact, next_step)

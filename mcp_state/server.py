@@ -29,7 +29,7 @@ from mcp_state.settings import Settings
 from mcp_state.store.database import Database
 from mcp_state.store.text import clean
 from mcp_state.times import Clock
-from mcp_state.tools.arguments import PROJECT, Bound, bind
+from mcp_state.tools.arguments import Bound, bind, named_project
 from mcp_state.tools.spec import Ctx, Outcome, Spec, View
 from mcp_state.transport import REPLACED_META
 from mcp_state.who import Resolver, short_session
@@ -291,10 +291,9 @@ class _App:
 
     async def _caller(self, request: Request, arguments: Mapping[str, Any]) -> Caller:
         """Section 5 of the design: argument, start, what the client says, working directory."""
-        given = arguments.get(PROJECT)
         return self._resolver.caller(
             self._actor(request),
-            named=given if isinstance(given, str) else "",
+            named=named_project(arguments),
             said=await self._said(request),
         )
 
@@ -390,7 +389,7 @@ class _App:
         if not tool:
             raise MCPError(
                 code=types.INVALID_PARAMS,
-                message=f"there is no resource {uri}",
+                message=f"there is no resource {uri[:60]!r}",
                 data={"uri": uri},
             )
         result = await self._read(request, tool, arguments)
@@ -437,7 +436,7 @@ class _App:
         if params.name not in _PROMPTS:
             raise MCPError(
                 code=types.INVALID_PARAMS,
-                message=f"there is no prompt {params.name}; there are {', '.join(_PROMPTS)}",
+                message=f"there is no prompt {params.name[:60]!r}; there are {', '.join(_PROMPTS)}",
             )
         _, says, task = _PROMPTS[params.name]
         packet = await self._read(request, "orient", {})
@@ -537,4 +536,4 @@ def _text_of(result: types.CallToolResult) -> str:
 def _replaced(request: Request) -> int:
     """How many characters the transport had to replace in this request."""
     count = cast(Mapping[str, Any], request.meta or {}).get(REPLACED_META, 0)
-    return count if isinstance(count, int) else 0
+    return count if type(count) is int and 0 < count < 1 << 53 else 0  # whoever put it there

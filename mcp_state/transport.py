@@ -15,6 +15,7 @@ import re
 import signal
 import sys
 import threading
+from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -340,7 +341,7 @@ def _validate(line: bytes) -> JSONRPCMessage | None:
 
 
 def _repair(line: bytes) -> tuple[bytes, int]:
-    """Make JSON text well-formed Unicode, and count the lone surrogate escapes in it."""
+    """Make JSON text well-formed UTF-8 without a mark, and count the lone surrogate escapes."""
     replaced = 0
 
     def repaired(escape: re.Match[bytes]) -> bytes:
@@ -350,7 +351,8 @@ def _repair(line: bytes) -> tuple[bytes, int]:
         replaced += 1
         return rb"\ufffd"
 
-    text = _ESCAPE.sub(repaired, line.decode("utf-8", "replace").encode())
+    well_formed = line.removeprefix(BOM_UTF8).decode("utf-8", "replace").encode()
+    text = _ESCAPE.sub(repaired, well_formed)
     return text, replaced
 
 
@@ -363,7 +365,7 @@ def _note(replaced: int, request: JSONRPCRequest) -> None:
 
 def _refusal(line: bytes) -> JSONRPCError | None:
     try:
-        value: object = json.loads(line)
+        value: object = json.loads(line.decode())  # bytes could pass for UTF-16
     except (ValueError, RecursionError):
         error = ErrorData(code=PARSE_ERROR, message="Parse error: the line is not readable JSON")
         return JSONRPCError(jsonrpc="2.0", id=None, error=error)

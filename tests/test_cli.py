@@ -261,7 +261,9 @@ def test_a_field_is_emptied_by_name_not_by_an_empty_text(ok: Ok, refused: Refuse
     assert (thread["next_action"], thread["check"]) == ("", "make")
 
 
-@pytest.mark.parametrize("place", ["{", "{}", '{"path_or_repo": "/a", "role": "away"}', ""])
+@pytest.mark.parametrize(
+    "place", ["{", "{}", '{"a":' * 9_000, '{"path_or_repo": "/a", "role": "away"}', ""]
+)
 def test_a_wrong_place_is_refused(refused: Refused, path: str, place: str) -> None:
     assert refused("thread", "set", "fix", "--place", place, code=2).startswith("bad_argument: ")
     assert not Path(path).exists()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import random
 import shutil
 import sqlite3
@@ -16,36 +15,19 @@ import statistics
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from ledger import Entry, entry, read, read_copy
 from raw_client import Call, Server, closing_all
+from soaking import SOAK, seeded, some
 
 from mcp_state.api import open_store
 from mcp_state.store import doctor
 
-SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 SEED = random.SystemRandom().randrange(1 << 32)
 ENTRY = "journal_append"
-
-
-def some(few: int, many: int) -> pytest.MarkDecorator:
-    """So many rounds of this: few always, many when soaked."""
-    rounds = pytest.param(many if SOAK else few, id="soak" if SOAK else "slice")
-    return pytest.mark.parametrize("rounds", [rounds])
-
-
-@contextmanager
-def seeded(seed: int) -> Generator[random.Random]:
-    """Randomness whose seed is told when something fails."""
-    try:
-        yield random.Random(seed)
-    except BaseException as problem:
-        problem.add_note(f"SEED = {seed}")
-        raise
 
 
 def calls(rng: random.Random, where: str) -> Iterator[Call]:
@@ -159,7 +141,8 @@ async def test_kill_9_while_the_store_is_being_made_leaves_a_whole_store_or_none
 @some(4, 40)
 async def test_who_writes_beside_a_killed_one_notices_nothing(tmp_path: Path, rounds: int) -> None:
     store = tmp_path / "state.db"
-    beside: list[Entry] = []
+    first = Call(ENTRY, {"text": "beside, the first"})
+    beside: list[Entry] = [entry(first)]
     killed: Counter[Entry] = Counter()
     over = threading.Event()
     bystander = Server.start(store)
@@ -173,6 +156,7 @@ async def test_who_writes_beside_a_killed_one_notices_nothing(tmp_path: Path, ro
             beside.append(entry(call) if not answer.refused else ("refused", "", answer.text))
 
     with closing_all([bystander]), seeded(SEED) as rng:
+        assert bystander.call(first).code == ""
         thread = threading.Thread(target=keep_writing)
         thread.start()
         try:

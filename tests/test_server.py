@@ -16,6 +16,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_state.server import create_server
 from mcp_state.settings import Settings
 from mcp_state.tools import ALL_TOOLS
+from mcp_state.transport import REPLACED_META
 
 
 def scope_of(text: str) -> str:
@@ -196,6 +197,44 @@ async def test_a_fault_of_ours_says_internal_and_is_logged(
 async def test_what_is_replaced_inside_json_text_is_counted_too(call: Call) -> None:
     text = await call("thread_set", thread="t", criteria='["a\\u0000b", "c\\ud800"]')
     assert "note: 2 characters that cannot be stored became U+FFFD" in text
+
+
+DEEP = '{"a":' * 300 + "1" + "}" * 300
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "says"),
+    [
+        ("thread_set", {"thread": "t", "places": DEEP}, "places of thread_set is"),
+        ("state_op", {"op": "memory_get", "arguments": DEEP}, "arguments of state_op is"),
+    ],
+)
+async def test_json_text_that_is_nested_too_deep_is_refused(
+    call: Call, tool: str, given: dict[str, Any], says: str
+) -> None:
+    text = await call(tool, error=True, **given)
+    assert text.startswith(f"error: bad_argument: {says}")
+    assert "nested less than 100 deep; nothing was done" in text
+
+
+async def test_a_number_names_a_project_like_any_text(call: Call) -> None:
+    assert scope_of(await call("memory_set", key="k", value="v", project=7)).startswith("[7 ")
+    assert "nothing stored" in scope_of(await call("memory_get"))
+    assert "v" in await call("memory_get", key="k", project="7")
+
+
+@pytest.mark.parametrize("forged", [True, -5, 10**4299, "2", 1.5, {}])
+async def test_a_count_of_replaced_characters_that_a_client_makes_up_is_ignored(
+    client: Client, forged: object
+) -> None:
+    result = await client.call_tool("memory_get", {}, meta={REPLACED_META: forged})
+    assert "note:" not in text_of(result)
+
+
+async def test_a_name_that_leads_nowhere_is_not_repeated_at_any_length(call: Call) -> None:
+    text = await call("handoff_accept", error=True, key="x" * 100_000)
+    assert text.startswith(f"error: not_found: no handoff '{'x' * 60}…'")
+    assert len(text) < 500
 
 
 async def test_an_empty_list_changes_nothing_and_a_change_of_dependencies_is_told(
@@ -507,10 +546,14 @@ async def test_the_resources_show_what_the_tools_show(client: Client, call: Call
 
 
 async def test_an_unknown_resource_or_prompt_is_refused(client: Client) -> None:
-    with pytest.raises(MCPError, match="there is no resource state://nothing"):
+    with pytest.raises(MCPError, match="there is no resource 'state://nothing'"):
         await client.read_resource("state://nothing")
-    with pytest.raises(MCPError, match="there is no prompt nothing"):
+    with pytest.raises(MCPError, match="there is no prompt 'nothing'"):
         await client.get_prompt("nothing")
+    for ask in (client.read_resource, client.get_prompt):
+        with pytest.raises(MCPError) as refused:
+            await ask("x" * 100_000)
+        assert len(refused.value.error.message) < 200
 
 
 @pytest.mark.parametrize("name", ["orient", "handoff", "wrap_up"])

@@ -216,6 +216,14 @@ async def test_requests_are_read_however_their_lines_end(child: Child) -> None:
     assert end == End(0, [pong(1), pong(2), pong(3)], GOODBYE)
 
 
+async def test_a_byte_order_mark_before_a_line_is_skipped(child: Child) -> None:
+    await child.write(
+        b"\xef\xbb\xbf" + lines(call(1, "echo", text="one"), call(2, "echo", text="2"))
+    )
+
+    assert [await child.answer(), await child.answer()] == [said(1, "one"), said(2, "2")]
+
+
 async def test_lines_may_be_cut_anywhere_even_inside_a_character(child: Child) -> None:
     text = "zwölf 🦊"
     first, second = (
@@ -290,6 +298,7 @@ NOT_MESSAGES = [
     (b"nonsense", not_readable()),
     (b'{"jsonrpc":"2.0","id":1,"method":"ping"', not_readable()),
     (b"\0\0\0", not_readable()),
+    (b"5\0", not_readable()),
     (b"[" * 100_000, not_readable()),
     (b'{"a":' * 100_000, not_readable()),
     (b'{"jsonrpc":"2.0","id":' + NINES + b',"method":"ping"}', not_readable()),

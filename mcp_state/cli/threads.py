@@ -222,7 +222,7 @@ def _place(text: str) -> Place:
         return place_of({"path_or_repo": text})
     try:
         return place_of(cast(dict[str, Any], json.loads(text)))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BadArgument(f"--place is {text[:80]!r}, which is broken JSON", "Mend it.") from None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
 from pydantic import Field
@@ -22,6 +22,7 @@ from mcp_state.store.text import clean
 
 REQUIRED = inspect.Parameter.empty
 PROJECT = "project"
+_DEEPEST = 100  # JSON within text; a whole message has 200
 
 
 @record
@@ -95,9 +96,25 @@ def _decoded(text: str, opening: str, expected: str) -> Any:
     if text.lstrip()[:1] not in opening or not text.strip():
         raise ValueError(expected)
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         raise ValueError(f"{expected} (this JSON text is broken)") from None
+    if _is_deep(value):
+        raise ValueError(f"{expected}, nested less than {_DEEPEST} deep")
+    return value
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [inner for outer in level for inner in _within(outer)]
+    return bool(level)
+
+
+def _within(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast(dict[str, Any], value).values()
+    return cast(list[Any], value) if isinstance(value, list) else ()
 
 
 _KINDS: Mapping[Any, Kind] = {
@@ -214,6 +231,14 @@ def bind(tool: str, parameters: Sequence[Parameter], arrived: Mapping[str, Any])
     project = arrived.get(PROJECT)
     project, count = cleaned("" if project is None else project)
     return Bound(values, _read(tool, PROJECT, _KINDS[str], project), replaced + count)
+
+
+def named_project(arrived: Mapping[str, Any]) -> str:
+    """The project that a call names; empty if it names none, or what is no name."""
+    try:
+        return _read_text(arrived.get(PROJECT, ""))
+    except ValueError:
+        return ""
 
 
 def _read(tool: str, name: str, kind: Kind, value: Any) -> Any:
