@@ -73,6 +73,7 @@ def begin(arguments: Iterable[str], load: Callable[[], None]) -> Opening | None:
         What the SDK goes on from; None if the arguments ask for a server whose answers are not
         known beforehand, or stdin can't be watched: nothing was read or written then.
     """
+    _open_what_is_closed()
     results = results_for(arguments)
     if results is None or sys.platform == "win32":
         return None
@@ -97,6 +98,15 @@ def begin(arguments: Iterable[str], load: Callable[[], None]) -> Opening | None:
     sys.setswitchinterval(patience)
     os.close(loaded)
     return front.opening
+
+
+def _open_what_is_closed() -> None:
+    """A standard stream that was not given is empty, and its number is not for the next file."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def results_for(arguments: Iterable[str]) -> Json | None:

@@ -453,6 +453,13 @@ def test_a_signal_ends_it_before_the_sdk_is_there(path: str, number: int) -> Non
     assert server.process.returncode == -number
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&- <&-", "2>&- <&-"])
+def test_streams_that_are_closed_are_empty_ones(path: str, closed: str) -> None:
+    command = f'exec "$0" -m mcp_state serve --db "$1" {closed}'
+    done = subprocess.run(["sh", "-c", command, sys.executable, path], capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
 @pytest.mark.parametrize(
     "more",
     [["--structured"], ["--exclude", "search"], ["--toolset", "x.toml"], ["--nonsense"], ["-h"]],
