@@ -161,11 +161,14 @@ class Database:
     @asynccontextmanager
     async def _my_turn(self, deadline: float) -> AsyncGenerator[None]:
         """First among the calls of this process, then among the processes."""
-        try:
-            async with asyncio.timeout(self._wait):
-                await self._turn.acquire()
-        except TimeoutError:
-            raise StoreBusy.after(self._wait) from None
+        if self._turn.locked():
+            try:
+                async with asyncio.timeout(self._wait):
+                    await self._turn.acquire()
+            except TimeoutError:
+                raise StoreBusy.after(self._wait) from None
+        else:
+            await self._turn.acquire()
         try:
             if not await self._queue.lock(deadline - time.monotonic()):
                 raise StoreBusy.after(self._wait)

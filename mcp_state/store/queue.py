@@ -41,9 +41,8 @@ class Queue:
         Raises:
             OSError: it can't be opened, or locks do not work in its directory.
         """
-        if self._file is not None and not _is_at(self._file, self.path):
-            self.close()
         if self._file is None:
+            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
             self._file = _open(self.path)
 
     def try_lock(self) -> bool:
@@ -67,7 +66,6 @@ class Queue:
             StateError: the side file can't be made, or locks do not work there.
         """
         try:
-            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
             deadline = time.monotonic() + seconds
             while True:
                 self.open()

@@ -66,6 +66,10 @@ _REMEMBER = """
     ON CONFLICT (project, operation, key) DO UPDATE SET digest = excluded.digest, seq = excluded.seq
 """
 
+_STATUSES = tuple(status.value for status in Status)
+_RUN_STATUSES = tuple(status.value for status in RunStatus)
+_TRUSTS = tuple(trust.value for trust in Trust)
+
 
 class Reading:
     """One read transaction of one caller: everything in it sees the same state."""
@@ -315,12 +319,12 @@ def totals_of(row: Row, how: str = "", remark: str = "") -> Totals:
         how=how,
         exists=True,
         event=row["last_event"],
-        threads={status.value: row[status.value] for status in Status},
+        threads={status: row[status] for status in _STATUSES},
         journal=row["journal"],
         memory=row["memory"],
-        runs={status.value: row[status.value] for status in RunStatus},
+        runs={status: row[status] for status in _RUN_STATUSES},
         stopped=row["stopped"],
-        facts={trust.value: row[trust.value] for trust in Trust},
+        facts={trust: row[trust] for trust in _TRUSTS},
         remark=remark,
     )
 
