@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import mcp_types as types
+import new_stores
 import pytest
 from click.testing import CliRunner, Result
 from long_runs import contradictions
@@ -21,11 +24,18 @@ from mcp_state.cli import main
 from mcp_state.models import Actor, Caller
 from mcp_state.server import create_server
 from mcp_state.settings import Settings
+from mcp_state.store import opening
 from mcp_state.store.database import Database
 from mcp_state.times import Clock
 
 # A shell starts background jobs with SIGINT ignored; the children of the tests would inherit it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Hundreds of children would each compile all that they import.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+opening.make = new_stores.make
 
 START = datetime(2026, 11, 29, 9, 0, tzinfo=UTC)
 

@@ -70,13 +70,25 @@ class Nursery:
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 cwd="/",
-                env={k: v for k, v in os.environ.items() if not k.startswith(private)},
+                env={k: v for k, v in os.environ.items() if not k.startswith(private)}
+                | {"PYTHONUNBUFFERED": ""},
             )
         atexit.register(self._end)
 
     def start(self, arguments: Sequence[str], stdin: int, stdout: int) -> int:
-        """Start a server on these descriptors; returns its process id."""
-        socket.send_fds(self._socket, [json.dumps(arguments).encode()], [stdin, stdout])
+        """Start `mcp-state` on these descriptors; returns its process id."""
+        return self._ask({"mcp-state": arguments}, stdin, stdout)
+
+    def start_tiny_server(self, stdin: int, stdout: int, stderr: int, told: int) -> int:
+        """Start `tiny_server.py` on these descriptors; returns its process id."""
+        return self._ask({"tiny server": True}, stdin, stdout, stderr, told)
+
+    def wait(self, pid: int) -> int:
+        """The exit code of a process, once it has ended."""
+        return self._ask({"wait": pid})
+
+    def _ask(self, request: dict[str, Any], *descriptors: int) -> int:
+        socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
         answer = self._socket.recv(32)
         assert answer, "the nursery ended"
         return int(answer)

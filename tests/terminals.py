@@ -1,4 +1,4 @@
-"""A real terminal of a given width, and what commands print on it."""
+"""A real terminal of a given width, or a pipe, and what commands print on it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,27 @@ def on_terminal(
         data = _all_of(ours)
         os.close(ours)
     assert process.returncode == 0, data.decode()
-    parts = data.decode().replace("\r\n", "\n").split("\x1e")
+    return _told_apart(data.decode().replace("\r\n", "\n"))
+
+
+def on_pipe(
+    commands: Sequence[Sequence[str]], script: os.PathLike[str], **env: str
+) -> list[tuple[int, str]]:
+    """What each command prints into a pipe, with its exit code, all run by one process."""
+    with open(script, "w", encoding="utf-8") as file:
+        json.dump(commands, file)
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, script],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env=_environment(env),
+        check=True,
+    )
+    return _told_apart(done.stdout.decode())
+
+
+def _told_apart(printed: str) -> list[tuple[int, str]]:
+    parts = printed.split("\x1e")
     return [(int(code), printed) for printed, code in zip(parts[::2], parts[1::2], strict=False)]
 
 

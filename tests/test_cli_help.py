@@ -1,6 +1,6 @@
 """What the command line says about itself: help, examples, completion, and what may be meant.
 
-A quarter of the examples runs always; `MCP_STATE_SOAK=1` (`make soak`) runs all of them.
+A tenth of the examples runs always; `MCP_STATE_SOAK=1` (`make soak`) runs all of them.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ LINES = sorted({line for _, line in examples() if not NOT_RUN.search(line)})
     "line",
     [
         pytest.param(line, id=f"soak {line}" if SOAK else line)
-        for line in LINES[:: 1 if SOAK else 4]
+        for line in LINES[:: 1 if SOAK else 10]
     ],
 )
 def test_every_example_can_be_typed(in_a_shell: Try, line: str) -> None:

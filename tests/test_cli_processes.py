@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
+from terminals import on_pipe, on_terminal, unstyled
 
 from mcp_state import open_store
 
@@ -348,11 +349,9 @@ def shown(environment: Environment) -> Callable[..., str]:
 
 Shown = Callable[..., str]
 
-_STYLE = re.compile(r"\x1b\[[0-9;]*m")
-
 
 def plain(text: str) -> list[str]:
-    return _STYLE.sub("", text).replace("\r\n", "\n").splitlines()
+    return unstyled(text).replace("\r\n", "\n").splitlines()
 
 
 @pytest.fixture
@@ -381,13 +380,28 @@ COMMANDS = (
 )
 
 
-@pytest.mark.usefixtures("filled")
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_no_line_is_wider_than_the_terminal(shown: Shown, words: list[str]) -> None:
-    lines = plain(shown(*words, columns=50))
+@pytest.fixture
+def all_shown(environment: Environment, shown: Shown, tmp_path: Path) -> Callable[..., list[str]]:
+    """What each of COMMANDS prints on a terminal, where doctor shows its progress elsewhere."""
 
-    assert lines
-    assert max(cell_len(line) for line in lines) <= 50
+    def invoke(columns: int = 80, **changes: str) -> list[str]:
+        store = {name: environment[name] for name in ("MCP_STATE_DB", "MCP_STATE_PROJECT")}
+        *quiet, doctor = COMMANDS
+        printed = on_terminal(columns, quiet, tmp_path / "words", **store, **changes)
+        texts = [text for _, text in printed] + [shown(*doctor, columns=columns, **changes)]
+        assert len(texts) == len(COMMANDS) and all(texts)
+        return texts
+
+    return invoke
+
+
+AllShown = Callable[..., list[str]]
+
+
+@pytest.mark.usefixtures("filled")
+def test_no_line_is_wider_than_the_terminal(all_shown: AllShown) -> None:
+    for words, text in zip(COMMANDS, all_shown(columns=50), strict=True):
+        assert max(cell_len(line) for line in plain(text)) <= 50, words
 
 
 @pytest.mark.usefixtures("filled")
@@ -400,29 +414,29 @@ def test_a_terminal_gets_tables_in_the_colour_of_the_status(shown: Shown) -> Non
 
 
 @pytest.mark.usefixtures("filled")
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_no_color_is_honoured(shown: Shown, words: list[str]) -> None:
-    text = shown(*words, NO_COLOR="1")
-
-    assert not re.search(r"\x1b\[[0-9;]*3[0-7]", text)
+def test_no_color_is_honoured(all_shown: AllShown) -> None:
+    for words, text in zip(COMMANDS, all_shown(NO_COLOR="1"), strict=True):
+        assert not re.search(r"\x1b\[[0-9;]*3[0-7]", text), words
 
 
 @pytest.mark.usefixtures("filled")
-def test_a_pipe_gets_neither_colour_nor_tables(run: Run) -> None:
-    for words in COMMANDS:
-        assert b"\x1b" not in run(*words, FORCE_COLOR="1").stdout
+def test_a_pipe_gets_neither_colour_nor_tables(environment: Environment, tmp_path: Path) -> None:
+    store = {name: environment[name] for name in ("MCP_STATE_DB", "MCP_STATE_PROJECT")}
+    printed = on_pipe(COMMANDS, tmp_path / "words", **store, FORCE_COLOR="1")
+    for words, (_, text) in zip(COMMANDS, printed, strict=True):
+        assert text, words
+        assert "\x1b" not in text, words
 
 
-def test_stored_text_cannot_command_a_terminal(run: Run, shown: Shown) -> None:
+def test_stored_text_cannot_command_a_terminal(run: Run, all_shown: AllShown) -> None:
     evil = "\x1b[2J\x1b]0;owned\x07 \r\x9b2J"
     run("memory", "set", "plan", f"a{evil}b\r\nc")
-    run("thread", "set", "fix", "--title", f"t{evil}")
+    run("thread", "set", "fix-import", "--title", f"t{evil}")
     run("journal", "append", f"j{evil}")
 
-    for words in (["thread", "fix"], *COMMANDS):
-        if words != ["thread", "fix-import"]:
-            text = _STYLE.sub("", shown(*words)).replace("\r\n", "\n")
-            assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", text), words
+    for words, text in zip(COMMANDS, all_shown(), strict=True):
+        printed = unstyled(text).replace("\r\n", "\n")
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", printed), words
 
 
 def test_followed_text_cannot_command_a_terminal_either(run: Run, environment: Environment) -> None:

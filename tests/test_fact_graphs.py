@@ -1155,7 +1155,7 @@ def twins(open_state: Open, clock: FakeClock, path: str) -> Twins:
 
 
 random_graphs = settings(
-    max_examples=1000 if SOAK else 50,
+    max_examples=1000 if SOAK else 20,
     derandomize=not SOAK,
     phases=tuple(Phase) if SOAK else (Phase.generate,),  # to shrink takes minutes
     deadline=None,
@@ -1163,6 +1163,7 @@ random_graphs = settings(
 )
 
 
+@pytest.mark.soak
 @random_graphs
 @given(graphs(), st.lists(OPS, min_size=10, max_size=30))
 async def test_whatever_two_sessions_do_what_is_believed_is_what_a_plain_model_believes(
@@ -1177,6 +1178,7 @@ async def test_whatever_two_sessions_do_what_is_believed_is_what_a_plain_model_b
     await both.check_all(listed)
 
 
+@pytest.mark.soak
 @random_graphs
 @given(graphs(), st.lists(OPS, min_size=10, max_size=30))
 async def test_what_is_stale_is_never_due_as_long_as_each_of_its_reasons_holds_what_fell(
@@ -1190,6 +1192,7 @@ async def test_what_is_stale_is_never_due_as_long_as_each_of_its_reasons_holds_w
             assert fact.recheck_at is None or both.model.stands(fact.name), fact
 
 
+@pytest.mark.soak
 @random_graphs
 @given(graphs(), st.lists(OPS, min_size=10, max_size=30))
 async def test_what_is_stale_is_due_as_soon_as_one_of_its_reasons_stands(
@@ -1203,15 +1206,18 @@ async def test_what_is_stale_is_due_as_soon_as_one_of_its_reasons_stands(
             assert fact.due is both.model.stands(fact.name), fact
 
 
-# Ten thousand
+# Thousands
 
 
-MANY = 10_000
+MANY = 10_000 if SOAK else 2_000
+MIDDLE = MANY // 2
 Shape = Literal["chain", "fan"]
+SHAPES = [pytest.param(s, id=f"soak {s}" if SOAK else s) for s in ("chain", "fan")]
+in_a_chain = pytest.mark.parametrize("shape", SHAPES[:1])
 
 
 async def grown(state: State, path: str, shape: Shape, many: int = MANY) -> None:
-    """n1 to n10000 rest on n0: each on the one before it, or all on n0."""
+    """n1 to n2000, when soaked n10000, rest on n0: each on the one before it, or all on n0."""
     await trusted(state, {"n0": []})
     await build(state, {"n1": [["n0"]]})
     numbers = range(2, many + 1)
@@ -1242,17 +1248,17 @@ async def grown(state: State, path: str, shape: Shape, many: int = MANY) -> None
 
 
 def spent(seconds: float) -> Callable[[], None]:
-    """Begin to count processor time; the answer refuses to have used more."""
+    """Begin to count processor time; the answer refuses to have used more for 10,000 facts."""
     began = time.process_time()
 
     def check() -> None:
-        assert time.process_time() - began < seconds
+        assert time.process_time() - began < seconds * MANY / 10_000
 
     return check
 
 
-@pytest.mark.parametrize("shape", ["chain", "fan"])
-async def test_ten_thousand_facts_fall_with_their_root_in_bounded_time(
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_thousands_of_facts_fall_with_their_root_in_bounded_time(
     state: State, path: str, shape: Shape
 ) -> None:
     await grown(state, path, shape)
@@ -1276,8 +1282,8 @@ async def test_ten_thousand_facts_fall_with_their_root_in_bounded_time(
     in_file(path)
 
 
-@pytest.mark.parametrize("shape", ["chain", "fan"])
-async def test_ten_thousand_facts_are_traced_in_bounded_time_and_few_lines(
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_thousands_of_facts_are_traced_in_bounded_time_and_few_lines(
     state: State, path: str, shape: Shape
 ) -> None:
     await grown(state, path, shape)
@@ -1304,29 +1310,32 @@ async def test_ten_thousand_facts_are_traced_in_bounded_time_and_few_lines(
         assert leaf.rests_on_count == 1
 
 
-async def test_a_circle_over_ten_thousand_facts_is_refused_and_shown_shortened(
-    state: State, path: str
+@in_a_chain
+async def test_a_circle_over_thousands_of_facts_is_refused_and_shown_shortened(
+    state: State, path: str, shape: Shape
 ) -> None:
-    await grown(state, path, "chain")
+    await grown(state, path, shape)
     last = await last_event(state)
     in_time = spent(3)
     with pytest.raises(BadArgument) as refused:
         await state.facts.record("n0", because=[f"n{MANY}"])
     in_time()
     assert str(refused.value) == (
-        "bad_argument: that would be an argument in a circle: n0 because n10000 because n9999 "
-        "because n9998 because n9997 because n9996 because … 9992 more … because n3 because n2 "
-        "because n1 because n0. Leave one of them out; nothing was changed."
+        f"bad_argument: that would be an argument in a circle: n0 because n{MANY} "
+        f"because n{MANY - 1} because n{MANY - 2} because n{MANY - 3} because n{MANY - 4} "
+        f"because … {MANY - 8} more … because n3 because n2 because n1 because n0. "
+        "Leave one of them out; nothing was changed."
     )
     assert await last_event(state) == last
     recorded = await state.facts.record("new", "it follows", because=[f"n{MANY}"])
     assert len(recorded.fact.reasons) == 1
 
 
-async def test_fifty_premises_over_ten_thousand_facts_are_checked_for_circles_in_one_walk(
-    state: State, path: str
+@in_a_chain
+async def test_fifty_premises_over_thousands_of_facts_are_checked_for_circles_in_one_walk(
+    state: State, path: str, shape: Shape
 ) -> None:
-    await grown(state, path, "chain")
+    await grown(state, path, shape)
     await build(state, {"aside": [], "on it": [["aside"]]})
     tops = [f"n{n}" for n in range(MANY - 49, MANY + 1)]
 
@@ -1339,7 +1348,7 @@ async def test_fifty_premises_over_ten_thousand_facts_are_checked_for_circles_in
     for name, because in (
         ("n0", tops),
         ("n0", tops[::-1]),
-        ("n5000", tops),
+        (f"n{MIDDLE}", tops),
         ("n1", ["n0", *tops[1:]]),
         ("n0", ["on it"]),
     ):
@@ -1401,15 +1410,16 @@ async def test_what_is_asked_for_each_fact_is_found_by_an_index_and_in_order(
         ]
 
 
-async def test_only_what_rests_on_nothing_else_falls_out_of_ten_thousand(
-    state: State, path: str
+@in_a_chain
+async def test_only_what_rests_on_nothing_else_falls_out_of_thousands(
+    state: State, path: str, shape: Shape
 ) -> None:
-    await grown(state, path, "chain")
+    await grown(state, path, shape)
     await state.facts.record("aside", "it stands by itself")
-    await state.facts.record("n5000", because=["aside"])
+    await state.facts.record(f"n{MIDDLE}", because=["aside"])
     touched = (await state.facts.verify("n0", False, "exit 1")).touched
-    assert touched.fell_count == 4_999
-    assert (await got(state, "n4999")).trust is Trust.STALE
-    assert (await got(state, "n5000")).trust is Trust.PROVISIONAL
+    assert touched.fell_count == MIDDLE - 1
+    assert (await got(state, f"n{MIDDLE - 1}")).trust is Trust.STALE
+    assert (await got(state, f"n{MIDDLE}")).trust is Trust.PROVISIONAL
     superseded = await state.facts.record("aside", "it does not", expected_version=1)
-    assert superseded.touched.fell_count == 5_001
+    assert superseded.touched.fell_count == MIDDLE + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any, cast
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from mcp_state.errors import ConfigRefused
 from mcp_state.install import jsonc
 
+SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 ENTRY = {"command": "/x", "args": ["serve", "--db"]}
 PATH = ("mcpServers", "state")
 
@@ -39,7 +41,11 @@ LEAVES = (
     | st.floats(allow_nan=False, allow_infinity=False)
 )
 
-unhurried = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(
+    max_examples=1000 if SOAK else 50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 
 
 @st.composite
@@ -90,12 +96,14 @@ def plain(text: str) -> Any:
     return json.loads("".join(out))
 
 
+@pytest.mark.soak
 @unhurried
 @given(documents())
 def test_a_document_is_read_as_python_reads_it_without_comments(text: str) -> None:
     assert jsonc.parse(text).data == plain(text)
 
 
+@pytest.mark.soak
 @unhurried
 @given(documents())
 def test_an_entry_comes_and_goes_without_another_byte(text: str) -> None:
@@ -112,6 +120,7 @@ def test_an_entry_comes_and_goes_without_another_byte(text: str) -> None:
     assert jsonc.prune(jsonc.remove(edited, PATH), PATH[:1], text) == text
 
 
+@pytest.mark.soak
 @unhurried
 @given(documents())
 def test_what_is_removed_takes_nothing_else_with_it(text: str) -> None:
@@ -123,6 +132,7 @@ def test_what_is_removed_takes_nothing_else_with_it(text: str) -> None:
     assert plain(jsonc.remove(text, PATH)) == wanted
 
 
+@pytest.mark.soak
 @unhurried
 @given(documents(), st.data())
 def test_items_of_a_list_come_and_go(text: str, data: st.DataObject) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import Forked, fork_tiny_server
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import Client, StdioServerParameters
@@ -108,7 +109,7 @@ class End:
 class Child:
     """The tiny server as a process, with its pipes in our hands."""
 
-    def __init__(self, process: asyncio.subprocess.Process, tell: int) -> None:
+    def __init__(self, process: asyncio.subprocess.Process | Forked, tell: int) -> None:
         assert process.stdin and process.stdout and process.stderr
         self.process = process
         self.stdin = process.stdin
@@ -149,16 +150,19 @@ class Child:
 
 @asynccontextmanager
 async def running(*command: str) -> AsyncGenerator[Child]:
+    """A process with the tiny server: of this command, else out of the nursery."""
     told, tell = os.pipe()
-    process = await asyncio.create_subprocess_exec(
-        *(command or (sys.executable, TINY_SERVER)),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        pass_fds=(told,),
-        env=os.environ | {"TOLD": str(told), "PYTHONUNBUFFERED": ""},
-        limit=2**26,
-    )
+    if command:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=(told,),
+            env=os.environ | {"TOLD": str(told)},
+        )
+    else:
+        process = await fork_tiny_server(told)
     os.close(told)
     try:
         yield Child(process, tell)
