@@ -14,7 +14,7 @@ from bench.client import Connection, one_at_a_time
 from bench.ground import Ground
 from bench.processes import hindering_locks, processor_time, rss, wake_ups
 from bench.row_calls import NOOP
-from bench.stores import Writes, reads
+from bench.stores import OBJECTIVE, Writes, open_threads, reads
 from bench.subjects import OURS, STOCK
 from bench.table import Line, at_most
 
@@ -82,7 +82,9 @@ def idle(ground: Ground) -> Iterable[Line]:
 def _settle(server: Connection) -> None:
     """Wait until it has done what was left to do after its last answer."""
     seen = -1
-    while seen != (seen := wake_ups(server.pid)):
+    for _ in range(10):
+        if seen == (seen := wake_ups(server.pid)):
+            break
         time.sleep(0.2)
 
 
@@ -90,7 +92,13 @@ def weight_in_tokens(ground: Ground) -> Iterable[Line]:
     """What a model has to read, a token being four characters."""
     with OURS.ready(ground.work()) as ours:
         listed = ours.ask("tools/list")["tools"]
+        full_packet = ours.call("orient")
+    with OURS.ready(ground.home()) as ours:
+        for call in (OBJECTIVE, *open_threads()):
+            ours.call(call.tool, **call.arguments)
         packet = ours.call("orient")
     yield Line("tools/list of coding", "tokens", sum(map(tokens, listed)), goal=at_most(3_000))
-    what = "orient of 20 open threads"
+    what = "orient of an objective and 20 open threads"
     yield Line(what, "tokens", len(packet) / 4, goal=at_most(900))
+    what = "orient of that with facts, memory and a journal, too"
+    yield Line(what, "tokens", len(full_packet) / 4, goal=at_most(2_000))

@@ -28,23 +28,35 @@ def working_store(home: Path) -> None:
             server.call(call.tool, **call.arguments)
 
 
-def _week_of_work() -> Iterator[Call]:
-    yield Call("objective_set", {"objective": "Ship import v2", "intent": "Customers can leave"})
+OBJECTIVE = Call(
+    "objective_set", {"objective": "Ship import v2", "intent": "Customers can leave the old system"}
+)
+
+
+def open_threads() -> Iterator[Call]:
+    """What opens 20 threads: 12 to work on, 4 to look at again, 4 that wait."""
     for n in range(12):
-        name, action = f"import-{n}", "rerun the golden test and compare the counts"
-        yield _thread(name, title=f"Import format {n}", next_action=action, priority=1 + n % 4)
+        action = "rerun the golden test and compare the counts"
+        yield _thread(
+            f"import-{n}", title=f"Import format {n}", next_action=action, priority=1 + n % 4
+        )
     for n in range(4):
         check = f"gh pr view {830 + n} --json state"
         yield _thread(f"pr-{830 + n}", status="watching", check=check, recheck_after="2d")
     for n in range(4):
         yield _thread(f"ask-{n}", status="blocked", waiting_on="the customer", recheck_after="3d")
+
+
+def _week_of_work() -> Iterator[Call]:
+    yield OBJECTIVE
+    yield from open_threads()
     for n in range(5):
         lines = "\n".join(f"{line}. {TEXT}" for line in range(4))
         yield Call("memory_set", {"key": f"plan-{n}", "value": lines})
     for n in range(10):
         fact = {"fact": f"format-{n}", "statement": f"Format {n} has three fields"}
         yield Call("fact_record", fact | {"check": "make check"})
-    for n in range(200):
+    for n in range(50):
         yield Call("journal_append", {"text": f"{n}: {TEXT}", "thread": f"import-{n % 12}"})
 
 

@@ -34,8 +34,8 @@ class Subject:
         """Start it as a client does, with a bare environment and compiled bytecode."""
         home.mkdir(parents=True, exist_ok=True)
         bare = {"HOME": str(home), "LANG": "C.UTF-8", "PATH": os.environ["PATH"]}
-        own = {key: value.format(home=home) for key, value in self.environment.items()}
-        command = [*before, *(word.format(home=home) for word in self.command)]
+        own = {key: value.replace("{home}", str(home)) for key, value in self.environment.items()}
+        command = [*before, *(word.replace("{home}", str(home)) for word in self.command)]
         return Connection(command, bare | own, home)
 
     def ready(self, home: Path, *before: str) -> Connection:
