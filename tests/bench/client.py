@@ -116,6 +116,8 @@ class Connection:
     def receive(self) -> tuple[float, bytes]:
         """The next answer, and when it arrived."""
         while not self._arrived:
+            if not select.select([self.stdout], [], [], PATIENCE)[0]:
+                raise ServerFailed(f"no answer within {PATIENCE:.0f} s")
             self.read()
         return self._arrived.popleft()
 
@@ -142,7 +144,7 @@ class Connection:
         """A request whose answer has to be a result."""
         number, line = self._numbered(method, params)
         self.send(line)
-        answer: Message = json.loads(self._await_answer())
+        answer: Message = json.loads(self.receive()[1])
         if answer.get("id") != number or "result" not in answer:
             raise ServerFailed(f"{method}: {json.dumps(answer)[:300]}")
         return answer["result"]
@@ -161,12 +163,6 @@ class Connection:
     def _numbered(self, method: str, params: Mapping[str, Any] | None) -> tuple[int, bytes]:
         self._last_id += 1
         return self._last_id, encode(method, params, id=self._last_id)
-
-    def _await_answer(self) -> bytes:
-        readable, _, _ = select.select([self.stdout], [], [], PATIENCE)
-        if not readable and not self._arrived:
-            raise ServerFailed(f"no answer within {PATIENCE:.0f} s")
-        return self.receive()[1]
 
 
 def open_as_codex(connection: Connection) -> dict[str, float]:
