@@ -1,4 +1,4 @@
-.PHONY: demo test test-web pictures soak coverage setup format
+.PHONY: demo test test-web bench pictures soak coverage setup format
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -15,6 +15,9 @@ test: $(SETUP)
 
 test-web: $(SETUP)
 	$(BIN)/pytest -q tests/web
+
+bench: $(SETUP)
+	PYTHONPATH=tests $(BIN)/python -m bench $(if $(ROWS),--rows $(ROWS)) $(BENCH)
 
 pictures: $(SETUP)
 	$(BIN)/python tests/web/pictures.py docs/pictures
