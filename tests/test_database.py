@@ -97,7 +97,7 @@ async def test_a_transaction_that_has_begun_cannot_be_cancelled(state: State, li
         nonlocal returned
         try:
             with scope:
-                await state.database.write(state.caller, gate.body)
+                await state.database.write(state.caller, gate.body, apart=True)
                 returned = True
         finally:
             over.set()
@@ -124,7 +124,7 @@ async def test_a_transaction_that_has_begun_cannot_be_cancelled(state: State, li
 
 async def test_the_next_call_works_after_a_cancelled_one(state: State) -> None:
     gate = Gate()
-    writing = asyncio.create_task(state.database.write(state.caller, gate.body))
+    writing = asyncio.create_task(state.database.write(state.caller, gate.body, apart=True))
     await entered(gate)
     writing.cancel()
     next_one = asyncio.create_task(state.journal.append("next"))
@@ -137,9 +137,9 @@ async def test_every_transaction_has_a_turn_of_its_own_in_the_queue(state: State
     """Fails without the lock of the process: the second call would go on in the first's turn."""
     await state.journal.append("first")
     gate, second_gate = Gate(), Gate("/second")
-    first = asyncio.create_task(state.database.write(state.caller, gate.body))
+    first = asyncio.create_task(state.database.write(state.caller, gate.body, apart=True))
     await entered(gate)
-    second = asyncio.create_task(state.database.write(state.caller, second_gate.body))
+    second = asyncio.create_task(state.database.write(state.caller, second_gate.body, apart=True))
     await asyncio.sleep(0)
     gate.go_on.set()
     await first
@@ -195,7 +195,7 @@ async def test_a_wait_that_is_too_long_says_not_saved(
 async def test_readers_do_not_wait_for_a_writer(state: State) -> None:
     await state.journal.append("before")
     gate = Gate()
-    writing = asyncio.create_task(state.database.write(state.caller, gate.body))
+    writing = asyncio.create_task(state.database.write(state.caller, gate.body, apart=True))
     await entered(gate)
 
     page = await asyncio.wait_for(state.journal.tail(), SOON)

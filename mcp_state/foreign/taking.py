@@ -62,9 +62,9 @@ async def take(
             tx.changed = False
         return replace(taken, dry_run=dry_run, event=0 if dry_run else taken.event)
 
-    taken = await state.database.write(state.caller, work)
+    taken = await state.database.write(state.caller, work, apart=True)
     while taking.left:
-        taken = await state.database.write(state.caller, work)
+        taken = await state.database.write(state.caller, work, apart=True)
     return taken
 
 

@@ -1,8 +1,9 @@
 """The one door to the file: every write is one transaction behind a lock, every read a snapshot.
 
 A transaction is one function that holds nothing but its own statements and can't be cancelled
-half-way. What writes runs on a connection in a worker thread, where it may wait for the disk. What
-reads waits for nobody, and runs at once on another: to wake a thread takes longer than most reads.
+half-way. It runs where it was called, on a connection for writing or one for reading: to wake a
+thread takes longer than most of them do, and between its statements the thread would wait for the
+interpreter. Only what takes seconds is done in a thread, on the writing connection.
 Driver errors become ours here, in the words of `refusals`.
 """
 
@@ -80,16 +81,19 @@ class Database:
         self._reader = Handle(path)
         self._changes = 0
 
-    async def write(self, caller: Caller, body: Callable[[Writing], T]) -> T:
+    async def write(
+        self, caller: Caller, body: Callable[[Writing], T], *, apart: bool = False
+    ) -> T:
         """Run `body` as one transaction: all of it is durable on return, or none of it.
 
-        Waiting for the turn can be cancelled; from BEGIN on, nothing can.
+        Waiting for the turn can be cancelled; from BEGIN on, nothing can. What takes long is to be
+        done `apart`, in a thread, so that others are answered meanwhile.
 
         Raises:
             StoreBusy: the turn did not come in time.
             StateError: what `body` or the file refused.
         """
-        return await self._in_turn(self._transact, caller, body)
+        return await self._in_turn(self._transact, caller, body, apart=apart)
 
     async def maintain(self, statement: str) -> None:
         """Run one statement that is a transaction of its own and changes no row, such as VACUUM.
@@ -98,7 +102,7 @@ class Database:
             StoreBusy: the turn did not come in time.
             StateError: what the file refused.
         """
-        await self._in_turn(self._maintain, statement)
+        await self._in_turn(self._maintain, statement, apart=True)
 
     async def empty_wal(self) -> bool:
         """Bring all of the -wal into the file, and cut it to nothing.
@@ -106,14 +110,14 @@ class Database:
         False if a reader still needs what is in it. Nobody waits for this.
         """
         deadline = time.monotonic() + self._wait
-        while not await self._in_turn(self._empty_wal):
+        while not await self._in_turn(self._empty_wal, apart=True):
             if time.monotonic() >= deadline:
                 return False
             await asyncio.sleep(_LONGEST_PAUSE)
         return True
 
-    async def _in_turn(self, work: Callable[..., T], *args: Any) -> T:
-        """Do something in the writer's thread, alone among the processes."""
+    async def _in_turn(self, work: Callable[..., T], *args: Any, apart: bool) -> T:
+        """Do something on the writing connection, alone among the processes."""
         if self.read_only:
             raise StoreReadonly(
                 f"{self.path} is opened for reading only by this server",
@@ -123,7 +127,7 @@ class Database:
         async with self._my_turn(deadline):
             while True:
                 try:
-                    return await self._writer.run(work, *args)
+                    return await self._writer.run(work, *args) if apart else work(*args)
                 except _SchemaChanged:
                     continue
                 except _Busy:
@@ -180,7 +184,7 @@ class Database:
             self._turn.release()
 
     def _transact(self, caller: Caller, body: Callable[[Writing], T]) -> T:
-        """In the writer's thread: open if need be, BEGIN, body, COMMIT, or ROLLBACK."""
+        """Open if need be, BEGIN, body, COMMIT, or ROLLBACK."""
         with self._translated(self._writer):
             try:
                 connection = self._open_writer()
@@ -235,7 +239,7 @@ class Database:
             log.exception("%s: the number of changes could not be noted", self._queue.path)
 
     def _migrate(self) -> None:
-        """In the writer's thread: opening for writing is what brings a store up to date."""
+        """Opening for writing is what brings a store up to date."""
         with self._translated(self._writer):
             self._open_writer()
 

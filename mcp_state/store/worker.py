@@ -1,4 +1,4 @@
-"""Connections, and the thread in which one writes: one hop a transaction, never cut short."""
+"""Connections to the file, and the thread in which one of them does what takes long."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Handle:
 
 
 class Worker(Handle):
-    """One connection and the one thread that uses it."""
+    """One connection, and a thread for what takes long on it, which is made when it is needed."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -108,8 +108,10 @@ class Worker(Handle):
             del work
 
     async def close(self) -> None:
-        """Close the connection in its thread, and end the thread."""
-        if self._thread is not None:
+        """Close the connection, after what the thread is doing, and end the thread."""
+        if self._thread is None:
+            self.forget()
+        else:
             await self.run(self.forget)
             self._work.put(None)
             self._thread.join()

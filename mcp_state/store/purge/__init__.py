@@ -177,7 +177,7 @@ class Purge(Noun):
         caller = self.caller
         if every_project:
             caller = replace(caller, project=await self._some_project(), anchor="")
-        event, changed = await self.database.write(caller, body)
+        event, changed = await self.database.write(caller, body, apart=True)
         self._follow(value, changed.mark)
         return event, changed
 

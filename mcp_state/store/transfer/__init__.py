@@ -120,7 +120,7 @@ class Transfer(Noun):
                 tx.changed = tx.changed and not dry_run
                 return merged
 
-            imported = await self.database.write(self.caller, bring)
+            imported = await self.database.write(self.caller, bring, apart=True)
         finally:
             staging.close()
         meter.end()
