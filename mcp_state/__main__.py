@@ -22,9 +22,12 @@ def main() -> None:
 
 
 def _load_server() -> None:
+    gc.disable()
     from mcp_state import server, transport
     from mcp_state.cli import serve
 
+    gc.freeze()
+    gc.enable()
     assert server and transport and serve
 
 

@@ -74,10 +74,10 @@ def begin(arguments: Iterable[str], load: Callable[[], None]) -> Opening | None:
         known beforehand, or stdin can't be watched: nothing was read or written then.
     """
     _open_what_is_closed()
-    results = results_for(arguments)
-    if results is None or sys.platform == "win32":
+    answers = answers_for(arguments)
+    if answers is None or sys.platform == "win32":
         return None
-    front = Front(results)
+    front = Front(answers)
     loaded, loading = os.pipe()
 
     def loads() -> None:
@@ -109,8 +109,10 @@ def _open_what_is_closed() -> None:
             os.open(os.devnull, os.O_RDWR)
 
 
-def results_for(arguments: Iterable[str]) -> Json | None:
-    """The known results of a server with these arguments, by generation and method, or None.
+def answers_for(arguments: Iterable[str]) -> Json | None:
+    """The known answers of a server with these arguments, by generation and method, or None.
+
+    An answer has a `result` or an `error`.
 
     That is also so with an option that changes what is listed, or that is not known here.
     """
@@ -136,11 +138,14 @@ def results_for(arguments: Iterable[str]) -> Json | None:
     }
 
 
-def _filled(results: Json, chosen: Json, tools: list[Json]) -> Json:
+def _filled(answers: Json, chosen: Json, tools: list[Json]) -> Json:
     known = {"instructions": chosen["instructions"], "tools": tools}
     return {
-        method: {key: known.get(key, value) for key, value in result.items()}
-        for method, result in results.items()
+        method: {
+            kind: {key: known.get(key, value) for key, value in content.items()}
+            for kind, content in answer.items()
+        }
+        for method, answer in answers.items()
     }
 
 
@@ -152,16 +157,13 @@ def _as_of_2025(tool: Json) -> Json:
 
 
 class Front:
-    """One connection's opening moves.
+    """One connection's opening moves, of which the `answers` are known."""
 
-    `results` are the known ones, by generation and method.
-    """
-
-    def __init__(self, results: Json) -> None:
+    def __init__(self, answers: Json) -> None:
         self.opening = Opening()
         self.listens = True
         """Whether it still answers; once it does not, it never does again."""
-        self._results = results
+        self._answers = answers
         self._generation = ""
         self._initialized = False
         self._ids: set[int | str] = set()
@@ -203,25 +205,24 @@ class Front:
             return b""
         request_id = _plain_id(message.pop("id"))
         _expect(request_id not in self._ids and not message)
-        result = self._result(method, params)
+        known = self._known(method, params)
         self._ids.add(request_id)
         if len(self._ids) == 1:
             self.opening.shown.append(line)
             self.opening.answered.add(request_id)
-        answer: Json = {"jsonrpc": "2.0", "id": request_id, "result": result}
+        answer: Json = {"jsonrpc": "2.0", "id": request_id, **known}
         return json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
-    def _result(self, method: object, params: Json) -> Json:
+    def _known(self, method: object, params: Json) -> Json:
         meta = _object(params.pop("_meta", {}))
         _plain_id(meta.pop("progressToken", 0))
-        about: Json = {}
+        version: object = None
         if method == "initialize":
             _expect(not self._ids)
-            version: object = params.pop("protocolVersion", None)
+            version = params.pop("protocolVersion", None)
             _expect(version in HANDSHAKES)
             _expect_client(params.pop("clientInfo", None), params.pop("capabilities", None))
             self._generation = "handshake"
-            about = {"protocolVersion": version}
         elif self._generation == "handshake":
             _expect(self._initialized)
         else:
@@ -230,9 +231,14 @@ class Front:
                 meta.pop(f"{_META}clientInfo", None), meta.pop(f"{_META}clientCapabilities", None)
             )
             self._generation = "stateless"
-        results = self._results[self._generation]
-        _expect(method in results and not params and not meta)
-        return {**results[method], **about}
+            if method == "subscriptions/listen":
+                wanted = _object(params.pop("notifications", None))
+                _expect(all(isinstance(one, bool) for one in wanted.values()))
+        answers = self._answers[self._generation]
+        _expect(method in answers and not params and not meta)
+        if version is None:
+            return answers[method]
+        return {"result": {**answers[method]["result"], "protocolVersion": version}}
 
 
 def _expect(holds: bool) -> None:

@@ -60,6 +60,11 @@ def meta(**more: Any) -> Message:
     return {"_meta": {f"{ABOUT}{key}": value for key, value in about.items()}}
 
 
+LISTEN = request(
+    "subscriptions/listen",
+    "subscriptions/listen",
+    meta() | {"notifications": {"toolsListChanged": True}},
+)
 INITIALIZED: Message = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 ORIENT: Message = {"name": "orient", "arguments": {}}
 CLAUDE = {
@@ -91,6 +96,11 @@ OPENINGS: dict[str, list[Message]] = {
         request(2, "resources/list", meta(clientInfo=CLAUDE, clientCapabilities=CAN)),
         request(3, "tools/list", meta(clientInfo=CLAUDE, clientCapabilities=CAN)),
         request(4, "tools/call", ORIENT | meta(clientInfo=CLAUDE, clientCapabilities=CAN)),
+    ],
+    "a listening client": [
+        request("d", "server/discover", meta()),
+        request(2, "tools/list", meta()),
+        LISTEN,
     ],
     "claude of the handshake": [
         {
@@ -132,9 +142,9 @@ async def sdk(opening: Opening, said: bytes, toolset: str = "coding") -> bytes:
 
 
 def fresh(toolset: str = "coding") -> Front:
-    results = front.results_for(["--toolset", toolset])
-    assert results is not None
-    return Front(results)
+    answers = front.answers_for(["--toolset", toolset])
+    assert answers is not None
+    return Front(answers)
 
 
 async def handed_over(said: bytes, at: int) -> tuple[bytes, bytes]:
@@ -147,18 +157,20 @@ async def handed_over(said: bytes, at: int) -> tuple[bytes, bytes]:
 # The listing
 
 
-def results_of(toolset: str) -> dict[str, dict[str, Any]]:
+def answers_of(toolset: str) -> dict[str, dict[str, Any]]:
     """What the server answers, without the front, to each of the moves that have one answer."""
     moves = ("server/discover", *LISTS)
     said = {
         "handshake": [initialize(request_id="initialize"), INITIALIZED]
         + [request(method, method) for method in (*LISTS, "ping")],
-        "stateless": [request(method, method, meta()) for method in moves],
+        "stateless": [*(request(method, method, meta()) for method in moves), LISTEN],
     }
     found: dict[str, dict[str, Any]] = {}
     for generation, messages in said.items():
-        answers = asyncio.run(sdk(Opening(), lines(messages), toolset)).splitlines()
-        found[generation] = {one["id"]: one["result"] for one in map(json.loads, answers)}
+        for line in asyncio.run(sdk(Opening(), lines(messages), toolset)).splitlines():
+            answer = json.loads(line)
+            del answer["jsonrpc"]
+            found.setdefault(generation, {})[answer.pop("id")] = answer
     return found
 
 
@@ -166,19 +178,21 @@ def listing() -> dict[str, Any]:
     """The listing as it should be."""
     toolsets: dict[str, Any] = {}
     tools: dict[str, Any] = {}
-    results: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
     for toolset in builtin_names():
-        results = results_of(toolset)
-        listed = results["stateless"]["tools/list"]["tools"]
+        answers = answers_of(toolset)
+        listed = answers["stateless"]["tools/list"]["result"]["tools"]
+        about = answers["stateless"]["server/discover"]["result"]
         toolsets[toolset] = {
-            "instructions": results["stateless"]["server/discover"]["instructions"],
+            "instructions": about["instructions"],
             "tools": [tool["name"] for tool in listed],
         }
         tools |= {tool["name"]: tool for tool in listed}
-    for of_one in results.values():
-        for result in of_one.values():
+    for of_one in answers.values():
+        for answer in of_one.values():
+            result = answer.get("result", {})
             result |= {key: "" for key in ("instructions", "tools") if key in result}
-    return {"toolsets": toolsets, "tools": dict(sorted(tools.items())), **results}
+    return {"toolsets": toolsets, "tools": dict(sorted(tools.items())), **answers}
 
 
 def test_the_listing_is_what_the_server_answers() -> None:
@@ -193,7 +207,7 @@ def written(value: dict[str, Any]) -> str:
 @pytest.mark.parametrize("version", [*HANDSHAKES, STATELESS])
 def test_all_moves_are_answered_as_the_sdk_answers_them(toolset: str, version: str) -> None:
     if version == STATELESS:
-        said = lines(request(m, m, meta()) for m in ("server/discover", *LISTS))
+        said = lines([*(request(m, m, meta()) for m in ("server/discover", *LISTS)), LISTEN])
     else:
         said = lines([initialize(version), INITIALIZED, *(request(m, m) for m in (*LISTS, "ping"))])
     one = fresh(toolset)
@@ -255,7 +269,10 @@ LEFT_TO_THE_SDK: dict[str, bytes] = {
     "a page": lines([initialize(), INITIALIZED, request(1, "tools/list", {"cursor": "x"})]),
     "an unknown notification": lines([{"jsonrpc": "2.0", "method": "notifications/nonsense"}]),
     "an unknown method": lines([request(1, "nonsense", meta())]),
-    "subscriptions": lines([request(1, "subscriptions/listen", meta())]),
+    "subscriptions to nothing": lines([request(1, "subscriptions/listen", meta())]),
+    "odd subscriptions": lines(
+        [request(1, "subscriptions/listen", meta() | {"notifications": {"toolsListChanged": 1}})]
+    ),
     "an id twice": lines([request(1, "tools/list", meta()), request(1, "tools/list", meta())]),
     "an id that is null": lines([request(None, "tools/list", meta())]),
     "an id that is a fraction": lines([request(1.5, "tools/list", meta())]),
@@ -465,14 +482,14 @@ def test_streams_that_are_closed_are_empty_ones(path: str, closed: str) -> None:
     [["--structured"], ["--exclude", "search"], ["--toolset", "x.toml"], ["--nonsense"], ["-h"]],
 )
 def test_with_options_that_change_the_lists_nothing_is_answered_beforehand(more: list[str]) -> None:
-    assert front.results_for(["--db", "/x", *more]) is None
+    assert front.answers_for(["--db", "/x", *more]) is None
 
 
 def test_options_that_do_not_change_the_lists_are_known() -> None:
     usual = ["--db", "/x", "--project=acme", "--agent", "a", "--trace", "--allow-secrets"]
-    assert front.results_for(usual) == front.results_for([])
-    assert front.results_for([*usual, "--toolset=all"]) == front.results_for(["--toolset", "all"])
-    assert front.results_for(["--toolset", "all"]) != front.results_for([])
+    assert front.answers_for(usual) == front.answers_for([])
+    assert front.answers_for([*usual, "--toolset=all"]) == front.answers_for(["--toolset", "all"])
+    assert front.answers_for(["--toolset", "all"]) != front.answers_for([])
 
 
 def test_what_answers_first_imports_next_to_nothing() -> None:
