@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from bench import __main__ as program
-from bench import row_scale
+from bench import row_calls, row_scale
 from bench.client import Connection, ServerFailed, at_once, one_at_a_time
 from bench.ground import Ground, interleaved
 from bench.processes import hindering_locks, processor_time, rss, wake_ups
@@ -28,7 +28,10 @@ NOOP = Call("noop", {})
 ABSENT: dict[str, Subject | str] = {"server-memory": "there is no npm"}
 
 
-def test_a_row_gives_a_figure_for_each_goal_and_says_which_peer_is_absent(tmp_path: Path) -> None:
+def test_a_row_gives_a_figure_for_each_goal_and_says_which_peer_is_absent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_calls, "BATCH", 3)
     lines, whole = program.measure(Ground(tmp_path, tmp_path, ABSENT, 0.01), ["write"])
 
     assert whole

@@ -114,7 +114,8 @@ def full(ground: Ground) -> Iterable[Line]:
     peer = ground.peer(beside)
     if peer is None:
         for name, goal in goals.items():
-            yield Line(name, "/s", beside=beside, goal=goal, note=ground.why_absent(beside))
+            note = ground.why_absent(beside)
+            yield Line(_of_full(name), "/s", beside=beside, goal=goal, note=note)
         return
     with ExitStack() as open_ones:
         home = copy(large_store(ground.cache, BESIDE_KEEPER), ground.home())
@@ -130,5 +131,8 @@ def full(ground: Ground) -> Iterable[Line]:
         took = interleaved(ground.times(8), tasks)
     for name, goal in goals.items():
         rates = [1 / median(took[f"{whose} {name}"]) for whose in ("ours", "theirs")]
-        what = f"{name} of {BESIDE_KEEPER.entries:,}"
-        yield Line(what, "/s", rates[0], beside, rates[1], goal)
+        yield Line(_of_full(name), "/s", rates[0], beside, rates[1], goal)
+
+
+def _of_full(name: str) -> str:
+    return f"{name} of {BESIDE_KEEPER.entries:,}"
