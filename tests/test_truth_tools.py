@@ -13,6 +13,7 @@ from mcp import Client
 from test_orient import part
 
 from mcp_state import render_facts, render_handoffs
+from mcp_state.api import State
 from mcp_state.models import Fact, Place, Trust
 
 CHECK = "gh pr view 830 --json state"
