@@ -136,6 +136,8 @@ TEXTS = some(
     " \n",
     "",
 ).map(written)
+SHORT = some("alpha", "beta delta")
+MOMENTS = some(1, 600, 1800)
 WORDS = some("alpha", "GAMMA", "elt", "\u6771\u4eac", "na\u00efve", "zeta", "beta delta", " ")
 VERSIONS = some("current", "current", "stale", 0, 1, 99)
 TOKENS = some("current", "current", "stale", 1)
@@ -428,6 +430,85 @@ class Machine(RuleBasedStateMachine):
         relies = {"thread": "fix", "relies_on": others, "lease_token": "current"}
         self.call(caller, place, "thread_set", relies)
 
+    @rule(one=WRITERS, other=WRITERS, thread=some("fix", "port"), token=TOKENS, waits=MOMENTS)
+    def two_want_a_thread(
+        self,
+        one: tuple[str, str],
+        other: tuple[str, str],
+        thread: str,
+        token: str | int,
+        waits: int,
+    ) -> None:
+        at, mine = {"thread": thread}, {"thread": thread, "lease_token": "current"}
+        self.call(one, "acme", "thread_claim", at | {"lease": "20m"})
+        self.clock.move(seconds=waits)
+        self.call(other, "acme", "thread_claim", at)
+        self.call(other, "acme", "thread_set", at | {"note": "without it"})
+        self.call(one, "acme", "thread_set", at | {"note": "with it", "lease_token": token})
+        self.call(one, "acme", "thread_claim", mine | {"lease": "4h"})
+        self.call(other, "acme", "thread_release", at | {"lease_token": token})
+
+    @rule(one=WRITERS, thread=some("fix", "port"), first=BOOLEANS, second=BOOLEANS)
+    def a_thread_is_finished(
+        self, one: tuple[str, str], thread: str, first: bool, second: bool
+    ) -> None:
+        at = {"thread": thread, "lease_token": "current"}
+        self.call(one, "acme", "thread_check", at | {"criterion": "1", "passes": first})
+        self.call(one, "acme", "thread_check", at | {"criterion": "it runs", "passes": second})
+        self.call(one, "acme", "thread_set", at | {"status": "done", "evidence": "exit 0"})
+        self.call(one, "acme", "thread_claim", {})
+        self.call(one, "acme", "thread_set", at | {"status": "active", "note": "not yet"})
+
+    @rule(one=WRITERS, other=WRITERS, key=ONCE, first=SHORT, second=SHORT)
+    def a_key_is_used_again(
+        self, one: tuple[str, str], other: tuple[str, str], key: str, first: str, second: str
+    ) -> None:
+        for caller, text in ((one, first), (other, second)):
+            said = {"text": text, "idempotency_key": key}
+            self.call(caller, "acme", "journal_append", said)
+            self.call(caller, "acme", "memory_append", said | {"key": "log"})
+
+    @rule(one=WRITERS, key=some("plan", "stra\u00dfe"), reason=some("mine", ""), waits=MOMENTS)
+    def a_block_is_changed_in_every_way(
+        self, one: tuple[str, str], key: str, reason: str, waits: int
+    ) -> None:
+        at = {"key": key}
+        self.call(one, "acme", "memory_set", at | {"value": "zeta", "ttl": "20m"})
+        self.a_person_locks_a_block("acme", key, reason)
+        self.call(one, "acme", "memory_append", at | {"text": " beta"})
+        self.clock.move(seconds=waits)
+        self.call(one, "acme", "search", {"query": "zeta"})
+        self.call(one, "acme", "memory_delete", at | {"expected_version": "current"})
+        self.call(one, "acme", "memory_get", at)
+        self.call(one, "acme", "memory_restore", at | {"version": 1})
+
+    @rule(one=WRITERS, number=some(1, 2), more=some("1", "22"))
+    def memory_is_as_it_was_at_a_checkpoint(
+        self, one: tuple[str, str], number: int, more: str
+    ) -> None:
+        at = {"key": "cursor", "run_id": "job"}
+        for value in (f"at {more}", "later"):
+            self.call(one, "acme", "memory_set", at | {"value": value})
+            self.call(one, "acme", "run_checkpoint", {"run_id": "job", "state": value})
+        self.call(one, "acme", "memory_delete", at)
+        self.call(one, "acme", "run_resume", {"run_id": "job", "number": number})
+
+    @rule(one=WRITERS, other=WRITERS, third=WRITERS)
+    def work_is_handed_over(
+        self, one: tuple[str, str], other: tuple[str, str], third: tuple[str, str]
+    ) -> None:
+        self.call(one, "acme", "thread_claim", {"lease": "4h"})
+        self.call(one, "acme", "handoff_create", {"note": "go on"})
+        self.call(other, "acme", "handoff_accept", {"key": -1})
+        self.call(third, "acme", "handoff_accept", {"key": -1})
+
+    @rule(one=WRITERS, lives=st.lists(some("90s", "4h", ""), min_size=2, max_size=2), waits=MOMENTS)
+    def a_blob_is_put_again(self, one: tuple[str, str], lives: list[str], waits: int) -> None:
+        for ttl in lives:
+            self.call(one, "acme", "blob_put", {"text": "alpha beta", "ttl": ttl})
+            self.clock.move(seconds=waits)
+            self.call(one, "acme", "blob_get", {"key": 0})
+
     # People, time, and servers that end
 
     @rule(place=PLACES, key=some(*GOOD_KEYS), reason=some("mine", ""))
@@ -500,6 +581,9 @@ class Machine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
+            if self.agreed:
+                for project in list(self.projects.values()):
+                    self.all_is_read(SESSIONS[0], project.shown)
             for server in list(self.running):
                 self.a_server_is_started_anew(server)
             if self.agreed:
