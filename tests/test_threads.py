@@ -136,6 +136,34 @@ async def test_dropped_needs_a_note_of_its_own_not_an_older_one(call: Call, stat
     assert (await state.threads.set("t", status="dropped")).unchanged
 
 
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"status": "done", "evidence": " \n"}, "evidence_required"),
+        ({"status": "blocked", "waiting_on": "\t"}, "bad_argument"),
+        ({"status": "dropped", "note": "\u00a0"}, "bad_argument"),
+    ],
+)
+async def test_blanks_prove_and_explain_nothing(
+    call: Call, state: State, given: dict[str, str], code: str
+) -> None:
+    await state.threads.set("t", note="first", evidence=" ")
+
+    text = await call("thread_set", error=True, thread="t", **given)
+
+    assert text.startswith(f"error: {code}: thread 't' is ")
+    assert len(await events(state)) == 1
+
+
+async def test_blanks_are_no_reason_to_reopen(call: Call, state: State) -> None:
+    await state.threads.set("t", status="dropped", note="not needed")
+
+    text = await call("thread_set", error=True, thread="t", status="active", note="  ")
+
+    assert text.startswith("error: illegal_transition: thread 't' is dropped; it reopens only")
+    assert (await got(state)).status is Status.DROPPED
+
+
 @pytest.mark.parametrize("old", [Status.DONE, Status.DROPPED])
 async def test_a_closed_thread_reopens_only_with_a_note(
     call: Call, state: State, old: Status

@@ -13,6 +13,7 @@ from mcp import Client
 from test_orient import part
 
 from mcp_state import render_facts, render_handoffs
+from mcp_state.api import State
 from mcp_state.models import Fact, Place, Trust
 
 CHECK = "gh pr view 830 --json state"
@@ -430,6 +431,20 @@ async def test_a_thread_that_is_done_is_named_when_what_it_relied_on_falls(
     lines = part(str(await state.orient()), "NO LONGER HOLDS")
 
     assert lines[-1] == "    relied on by deploy [done]"
+
+
+async def test_the_answer_to_a_refused_verification_counts_the_refusal(
+    call: Call, state: State
+) -> None:
+    await state.facts.record("builds", "the build is green", check="make")
+
+    text = await call(
+        "fact_verify", error=True, fact="builds", holds=True, evidence="ok", expected_version=9
+    )
+
+    assert text.startswith("error: version_conflict: fact 'builds' is at version 1, not 9")
+    assert text.splitlines()[-1] == "[acme (from --project) · 0 threads · event 2]"
+    assert (await state.events.history("fact:builds")).events[-1].seq == 2
 
 
 async def test_what_a_session_verified_and_lost_sight_of_is_said_where_it_writes(

@@ -225,10 +225,10 @@ def _count(shape: re.Pattern[str], text: str) -> int:
     return shape.subn("", text)[1]
 
 
-def _first_line(text: str) -> str:
+def _first_line(text: str, limit: int) -> str:
     """The first line with something to see in it, out of the beginning of a text."""
     start = _COLOUR.sub("", text.lstrip()[:2000])
-    return next(filter(None, (one_line(line, _SUMMARY) for line in start.splitlines())), "")
+    return next(filter(None, (one_line(line, limit) for line in start.splitlines())), "")
 
 
 # Writing
@@ -248,7 +248,8 @@ def _put_content(tx: Writing, content: _Content, summary: str, ttl: str) -> Blob
     expires_at = to_text(tx.at + duration(ttl, "ttl")) if ttl else None
     row = tx.one(_BLOB, {"key": content.key})
     if not summary.strip():
-        summary = _first_line(content.text) if row is None else row["summary"]
+        limit = min(_SUMMARY, tx.limits.text)
+        summary = _first_line(content.text, limit) if row is None else row["summary"]
     summary = tx.text(summary, "the summary", tx.limits.text, "Say it shorter; nothing was saved.")
     if row is None:
         return _put(tx, content, summary, expires_at)

@@ -261,6 +261,7 @@ class Database:
                 tx.subject, tx.of_run = failed.subject, failed.of_run
             row = {"code": problem.code, "fact": problem.fact}
             tx.event("refused", f"refused: {problem.code}", row)
+            caller.totals = tx.totals()
             self._commit(tx)
         except (sqlite3.Error, StateError):
             log.exception("a refusal could not be recorded")

@@ -173,8 +173,9 @@ def _stop(tx: Writing, row: Row, budget: str) -> Row:
     return change(tx, row, "stop", f"the budget of {budget} is spent", {"stopped": budget})
 
 
-def _waiting_for(row: Row) -> str:
-    return f"{_FOR_A_BUDGET}{row['stopped']} of run {row['shown']} is spent"
+def _waiting_for(tx: Reading, row: Row) -> str:
+    words = f"{_FOR_A_BUDGET}{row['stopped']} of run {row['shown']} is spent"
+    return one_line(words, tx.limits.text)
 
 
 def block(tx: Writing, row: Row) -> str:
@@ -183,7 +184,7 @@ def block(tx: Writing, row: Row) -> str:
     if thread is None:
         return ""
     status: str = thread["status"]
-    waiting_on = _waiting_for(row)
+    waiting_on = _waiting_for(tx, row)
     for_another = _waits(thread) and thread["waiting_on"] != waiting_on
     if for_another or status in (Status.ACTIVE, Status.WATCHING):
         status = Status.BLOCKED

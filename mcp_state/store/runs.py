@@ -345,7 +345,8 @@ class Runs(Noun):
         state = tx.text(state, "the state", tx.limits.entry, into_a_blob())
         next_action = tx.text(next_action, "next_action", tx.limits.text, SHORTEN)
         if row is None:
-            row = _begin(tx, shown, one_line(state, 200), thread, "", {})
+            goal = one_line(state, min(200, tx.limits.text))
+            row = _begin(tx, shown, goal, thread, "", {})
         else:
             row = _linked(tx, open_run(tx, run), thread)
         number = row["checkpoints"] + 1

@@ -257,11 +257,16 @@ def _check_move(shown: str, old: Status, new: Status, changes: Changes) -> None:
             f"From {old} it can become: {', '.join(MOVES[old])} (with "
             f"{either('a note', asked('note'))} saying why).",
         )
-    if old not in OPEN and not changes.get("note"):
+    if old not in OPEN and _is_blank(changes.get("note")):
         raise IllegalTransition(
             f"thread {shown!r} is {old}; it reopens only with a note saying why",
             reopening(shown),
         )
+
+
+def _is_blank(text: str | None) -> bool:
+    """Whether a text says nothing, so that it is no reason and proves nothing."""
+    return not text or text.isspace()
 
 
 def reopening(shown: str) -> str:
@@ -284,21 +289,21 @@ def _check_needs_of_status(
     fields: dict[str, Any],
     changes: Changes,
 ) -> None:
-    if new is Status.BLOCKED and not fields["waiting_on"]:
+    if new is Status.BLOCKED and _is_blank(fields["waiting_on"]):
         raise BadArgument(
             f"thread {shown!r} is to be blocked, but {argument('waiting_on')} does not say on whom "
             "or what",
             f"Give {asked('waiting_on')}; use watching if there is nothing to wait for.",
         )
     moved = row is None or row["status"] != new
-    if new is Status.DROPPED and not (changes.get("note") if moved else fields["note"]):
+    if new is Status.DROPPED and _is_blank(changes.get("note") if moved else fields["note"]):
         raise BadArgument(
             f"thread {shown!r} is to be dropped without a note",
             f"Give {either('a note', asked('note'))} saying why.",
         )
     if new is not Status.DONE:
         return
-    if not fields["evidence"]:
+    if _is_blank(fields["evidence"]):
         raise EvidenceRequired(
             f"thread {shown!r} is not done without evidence",
             f"Give {asked('evidence')}: a test run and its exit code, a commit, a link, file:line.",
