@@ -752,7 +752,9 @@ def now_at(at: At, tool: str, name: str, given: Shape) -> int:
 
 
 def learn(project: Project, tool: str, result: Shape) -> None:
-    """Take over the names that the store makes."""
+    """Take over the names, and the summaries, that the store makes."""
+    if tool == "blob_put" and project.blobs[result["key"]].summary is ANY:
+        project.blobs[result["key"]].summary = result["summary"]
     if tool == "handoff_create":
         key = result["handoff"]["key"]
         project.handoffs[key] = project.handoffs.pop(list(project.handoffs)[-1])
