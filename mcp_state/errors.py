@@ -14,7 +14,7 @@ _LONGEST_SHOWN = 128
 
 
 class StateError(Exception):
-    """Something was refused or could not be done, and nothing was saved."""
+    """Something was refused or could not be done, and nothing was saved, unless it says so."""
 
     code: ClassVar[str]
     recorded: ClassVar[bool] = False
@@ -169,7 +169,7 @@ class StoreBusy(StateError):
 
 
 class StoreDamaged(StateError):
-    """The file is not a whole store; nothing was changed in it."""
+    """The file is not a whole store, or its disk fails; nothing was changed, unless it says so."""
 
     code = "store_damaged"
 
@@ -180,6 +180,15 @@ class StoreDamaged(StateError):
             f"{path}: {fact}",
             "Nothing was changed. `mcp-state doctor` explains it, "
             "`mcp-state restore BACKUP` puts a good copy in its place.",
+        )
+
+    @classmethod
+    def in_doubt(cls, path: str, fact: str) -> StoreDamaged:
+        """The system failed to say that a commit is on disk: all of it is there, or nothing."""
+        return cls(
+            f"{path}: {fact} while saving; it is not certain whether this was saved",
+            f"Look whether it is there before you {either('call', 'run it')} again; `mcp-state "
+            "doctor` tells whether the store is whole.",
         )
 
 

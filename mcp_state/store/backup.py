@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC
 
 from mcp_state.errors import BadArgument, NotFound, StateError, StoreBusy, StoreDamaged
@@ -121,7 +121,7 @@ def _back_up(path: str, target: str, overwrite: bool, progress: Progress | None)
     except OSError as problem:
         raise refused(target, problem) from problem
     finally:
-        _remove(temporary)
+        opening.remove_half_made(temporary)
     return Backup(target, os.stat(target).st_size, changes)
 
 
@@ -144,6 +144,8 @@ def check_target(path: str, target: str, overwrite: bool) -> None:
 
 
 _FILES_OF_A_STORE = ("", "-wal", "-shm", "-queue", "-journal")
+_MOVED = ("", "-journal", "-wal", "-shm")
+"""What `restore` moves aside, in this order; back in the opposite one."""
 
 
 def _exists(target: str) -> BadArgument:
@@ -158,7 +160,7 @@ def _copy(source: str, temporary: str, noted: int, progress: Progress | None) ->
 
     The source is read in one transaction, so that writers neither wait nor make it start again.
     """
-    _remove(temporary)
+    opening.remove_half_made(temporary)
     opening.check_files(source)
     try:
         with contextlib.closing(opening.new_connection(source, "ro")) as original:
@@ -196,12 +198,6 @@ def put(temporary: str, target: str, overwrite: bool) -> None:
     opening.sync_directory(target)
 
 
-def _remove(temporary: str) -> None:
-    for end in ("", "-journal"):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary + end)
-
-
 def _restore(
     path: str, backup: str, queue: Queue, clock: Clock, progress: Progress | None
 ) -> Restored:
@@ -219,26 +215,43 @@ def _restore(
         noted = queue.changes()
         aside = _free_name(path, clock)
         moved: list[str] = []
-        for end in ("", "-journal", "-wal", "-shm"):
-            if os.path.lexists(path + end):
-                os.rename(path + end, aside + end)
-                moved.append(aside + end)
-        queue.note_changes(changes)
-        os.rename(temporary, path)
+        try:
+            for end in _MOVED:
+                if os.path.lexists(path + end):
+                    os.rename(path + end, aside + end)
+                    moved.append(end)
+            queue.note_changes(changes)
+            os.rename(temporary, path)
+        except BaseException:
+            _move_back(path, aside, moved)
+            queue.note_changes(noted)
+            raise
         opening.sync_directory(path)
     except OSError as problem:
         raise refused(path, problem) from problem
     except sqlite3.Error as problem:
         raise _driver_error(backup, temporary, problem) from problem
     finally:
-        _remove(temporary)
-    return Restored(path, backup, tuple(moved), changes, noted)
+        opening.remove_half_made(temporary)
+    return Restored(path, backup, tuple(aside + end for end in moved), changes, noted)
+
+
+def _move_back(path: str, aside: str, moved: Sequence[str]) -> None:
+    try:
+        for end in reversed(moved):
+            os.rename(aside + end, path + end)
+    except OSError as problem:
+        raise StoreDamaged(
+            f"{path} was moved to {aside}, and could not be moved back: "
+            f"{os.strerror(problem.errno or 0)}",
+            "Nothing is lost: restore again, or move back what begins with that name.",
+        ) from problem
 
 
 def _free_name(path: str, clock: Clock) -> str:
     wanted = name = f"{path}.damaged-{clock.now().astimezone(UTC):%Y%m%dT%H%M%SZ}"
     number = 1
-    while any(os.path.lexists(name + end) for end in ("", "-journal", "-wal", "-shm")):
+    while any(os.path.lexists(name + end) for end in _MOVED):
         number += 1
         name = f"{wanted}-{number}"
     return name

@@ -23,7 +23,12 @@ from mcp_state.errors import StateError, StoreBusy, StoreDamaged, StoreReadonly
 from mcp_state.models import Caller, Limits
 from mcp_state.store import opening
 from mcp_state.store.queue import Queue, noted_changes
-from mcp_state.store.refusals import primary_code, refused, refused_by_driver
+from mcp_state.store.refusals import (
+    is_out_of_space,
+    primary_code,
+    refused,
+    refused_by_driver,
+)
 from mcp_state.store.transaction import Reading, Writing
 from mcp_state.store.worker import Handle, Worker, schema_of, shielded
 from mcp_state.times import Clock
@@ -130,12 +135,18 @@ class Database:
                     return await self._writer.run(work, *args) if apart else work(*args)
                 except _SchemaChanged:
                     continue
-                except _Busy:
-                    if time.monotonic() >= deadline:
+                except (_Busy, StoreBusy) as problem:
+                    if isinstance(problem, StoreBusy) or time.monotonic() >= deadline:
+                        self._let_go()
                         raise StoreBusy.after(self._wait) from None
                 import random
 
                 await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE))
+
+    def _let_go(self) -> None:
+        """Close what is open: a lock that the system refused to free is kept until then."""
+        self._reader.forget()
+        self._writer.forget()
 
     async def read(self, caller: Caller, body: Callable[[Reading], T]) -> T:
         """Run `body` on one snapshot of the store. A store that does not exist reads as empty.
@@ -187,7 +198,7 @@ class Database:
         """Open if need be, BEGIN, body, COMMIT, or ROLLBACK."""
         with self._translated(self._writer):
             try:
-                connection = self._open_writer()
+                connection = self._opened(self._open_writer)
                 connection.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as problem:
                 if primary_code(problem) == sqlite3.SQLITE_BUSY:
@@ -217,7 +228,7 @@ class Database:
     def _maintain(self, statement: str) -> None:
         with self._translated(self._writer):
             try:
-                self._open_writer().execute(statement)
+                self._opened(self._open_writer).execute(statement)
             except sqlite3.OperationalError as problem:
                 if primary_code(problem) == sqlite3.SQLITE_BUSY:
                     raise _Busy from problem
@@ -225,13 +236,19 @@ class Database:
 
     def _empty_wal(self) -> bool:
         with self._translated(self._writer):
-            connection = self._open_writer()
+            connection = self._opened(self._open_writer)
             busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             return not busy
 
     def _commit(self, tx: Writing) -> None:
         changes = tx.scalar("SELECT changes FROM store")
-        tx.run("COMMIT")
+        try:
+            tx.run("COMMIT")
+        except sqlite3.OperationalError as problem:
+            if primary_code(problem) != sqlite3.SQLITE_IOERR or is_out_of_space(problem):
+                raise
+            log.warning("%s: %s", self.path, problem)
+            raise StoreDamaged.in_doubt(self.path, str(problem)) from problem
         self._changes = changes
         try:
             self._queue.note_changes(changes)
@@ -241,7 +258,7 @@ class Database:
     def _migrate(self) -> None:
         """Opening for writing is what brings a store up to date."""
         with self._translated(self._writer):
-            self._open_writer()
+            self._opened(self._open_writer)
 
     def _record_refusal(
         self,
@@ -271,7 +288,7 @@ class Database:
     def _snapshot(self, caller: Caller, body: Callable[[Reading], T]) -> T:
         """BEGIN, body, and nothing to commit."""
         with self._translated(self._reader):
-            connection = self._open_reader()
+            connection = self._opened(self._open_reader)
             connection.execute("BEGIN")
             try:
                 _check_schema(self._reader, connection)
@@ -293,11 +310,18 @@ class Database:
         except sqlite3.Error as problem:
             log.warning("%s: %s", self.path, problem)
             told = refused_by_driver(self.path, problem, self._wait)
-            if not isinstance(told, StoreBusy):
+            if primary_code(problem) not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 handle.forget()
             if told is None:
                 raise
             raise told from problem
+
+    def _opened(self, open_: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+        """The connection; what the system refuses meanwhile, of any file of the store, is ours."""
+        try:
+            return open_()
+        except OSError as problem:
+            raise refused(problem.filename or self.path, problem) from problem
 
     def _open_writer(self) -> sqlite3.Connection:
         """The writing connection; the queue is ours, so making and migrating is safe here."""
@@ -313,10 +337,7 @@ class Database:
         self._writer.forget()
         if found is None:
             self._refuse_if_it_was_there(max(self._changes, self._queue.changes()))
-            try:
-                opening.make(self.path, self.clock.now())
-            except OSError as problem:
-                raise refused(self.path, problem) from problem
+            opening.make(self.path, self.clock.now())
             self._queue.note_changes(0)
             found = opening.identity(self.path)
         version = self._look(self._queue.changes())

@@ -271,16 +271,20 @@ def make(path: str, now: datetime) -> None:
     for leftover in _leftovers(path):
         with contextlib.suppress(OSError):
             os.unlink(leftover)
-    with contextlib.closing(new_connection(temporary)) as connection:
-        os.chmod(temporary, 0o600)
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        apply(connection, migrations())
-        connection.execute("INSERT INTO store VALUES (1, ?, 0, ?)", (OLDEST_READER, to_text(now)))
-        connection.execute("COMMIT")
-        if wal_is_safe(path):
-            connection.execute("PRAGMA journal_mode = WAL")
-    os.rename(temporary, path)
+    try:
+        with contextlib.closing(new_connection(temporary)) as connection:
+            os.chmod(temporary, 0o600)
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            apply(connection, migrations())
+            row = (OLDEST_READER, to_text(now))
+            connection.execute("INSERT INTO store VALUES (1, ?, 0, ?)", row)
+            connection.execute("COMMIT")
+            if wal_is_safe(path):
+                connection.execute("PRAGMA journal_mode = WAL")
+        os.rename(temporary, path)
+    finally:
+        remove_half_made(temporary)
     sync_directory(path)
 
 
@@ -291,13 +295,21 @@ def _leftovers(path: str) -> list[str]:
 
 
 def sync_directory(path: str) -> None:
-    """Make the name of a file as durable as its contents."""
-    if os.name == "posix":
+    """Make the name of a file, which is there already, as durable as its contents.
+
+    Raises:
+        StoreDamaged: the system did not say so.
+    """
+    if os.name != "posix":
+        return
+    try:
         folder = os.open(os.path.dirname(path), os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
+    except OSError as problem:
+        raise StoreDamaged.in_doubt(path, os.strerror(problem.errno or 0)) from problem
 
 
 def apply(connection: sqlite3.Connection, steps: Sequence[Migration]) -> None:
@@ -330,7 +342,8 @@ def migrate(
         apply(connection, due)
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # a full disk ends it
+            connection.execute("ROLLBACK")
         raise
     log.warning("%s: schema %d -> %d; a copy is at %s", path, version, due[-1].number, copy)
     return copy
@@ -339,11 +352,20 @@ def migrate(
 def copy_store(source: sqlite3.Connection, target: str) -> None:
     """A whole copy of an open store, moved into place when it is complete and on disk."""
     temporary = f"{target}.new-{os.getpid()}"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(temporary)
-    write_copy(source, temporary)
-    os.replace(temporary, target)
+    remove_half_made(temporary)
+    try:
+        write_copy(source, temporary)
+        os.replace(temporary, target)
+    finally:
+        remove_half_made(temporary)
     sync_directory(target)
+
+
+def remove_half_made(temporary: str) -> None:
+    """Remove a copy that is not needed; if that is refused, `doctor` will name it."""
+    for end in ("", "-journal", "-wal", "-shm"):
+        with contextlib.suppress(OSError):
+            os.unlink(temporary + end)
 
 
 def write_copy(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import stat
 import threading
@@ -94,15 +95,23 @@ class Queue:
     def unlock(self) -> None:
         """Let the next one in."""
         if fcntl is not None and self._file is not None:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+            except OSError:
+                self.close()  # what was done under the lock is done
 
     def changes(self) -> int:
         """The number of changes that the last writer left here; 0 if none did."""
         return _number(os.pread(self._descriptor, _LENGTH, 0))
 
     def note_changes(self, number: int) -> None:
-        """Leave the number of changes for the next one who opens the store."""
-        os.pwrite(self._descriptor, _text(number), 0)
+        """Leave the number of changes for the next one who opens the store.
+
+        Raises:
+            OSError: not all of it could be written.
+        """
+        if os.pwrite(self._descriptor, _text(number), 0) != _LENGTH:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
 
     def close(self) -> None:
         """Close the side file; a lock that is held is freed."""

@@ -27,7 +27,7 @@ def refused(path: str, problem: OSError) -> StateError:
 def refused_by_driver(path: str, problem: sqlite3.Error, waited: float) -> StateError | None:
     """The driver's refusal; None if the fault is ours, such as a constraint that was not met."""
     code = primary_code(problem)
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):
         return StoreBusy.after(waited)
     if code == sqlite3.SQLITE_FULL:
         return DiskFull.at(path)

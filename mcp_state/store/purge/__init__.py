@@ -17,7 +17,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from mcp_state.errors import BadArgument, NotFound
+from mcp_state.errors import BadArgument, NotFound, StateError
 from mcp_state.models import Purged, PurgedFile, PurgedPlace
 from mcp_state.record import record
 from mcp_state.store import opening
@@ -54,6 +54,7 @@ _WAYS_OUT: Mapping[str, str] = {
     OLD_SCHEMA: "Delete that file: all of it is in the store.",
     HALF_MADE: "Delete that file if nothing is at work there.",
 }
+_OUT_OF_ROWS = "no row holds the text any more, but the bytes of the files may"
 _LISTED = 100
 """Subjects that the event names; of more it tells the number."""
 
@@ -99,18 +100,19 @@ class Purge(Noun):
             raise NotFound(f"no store at {self.database.path}", "Name one with --db.")
         meter = Meter(progress, 2 if dry_run else 4)
         found = await self._find(value, every_project, meter)
-        event = 0
+        event, emptied, left = 0, True, found
         if not dry_run:
             if found.places:
                 event, found = await self._take_out(value, reason, every_project, meter)
             else:
                 meter.expect(0)
-            await self.database.maintain(_REINDEX)
-            await self.database.maintain("VACUUM")
-            emptied = await self.database.empty_wal()
-            left = await self._find(value, every_project, meter)
-        else:
-            emptied, left = True, found
+            try:
+                emptied = await self._take_out_of_files()
+                left = await self._find(value, every_project, meter)
+            except StateError as problem:
+                problem.fact = f"{_OUT_OF_ROWS}: {problem.fact.removeprefix('not saved: ')}"
+                problem.next_step = "Purge again: that finishes what was begun."
+                raise
         files = await asyncio.to_thread(self._search, value, meter)
         meter.end()
         return Purged(
@@ -180,6 +182,12 @@ class Purge(Noun):
         event, changed = await self.database.write(caller, body, apart=True)
         self._follow(value, changed.mark)
         return event, changed
+
+    async def _take_out_of_files(self) -> bool:
+        """Write index and file anew; False if an older state is still being read from the -wal."""
+        await self.database.maintain(_REINDEX)
+        await self.database.maintain("VACUUM")
+        return await self.database.empty_wal()
 
     async def _some_project(self) -> str:
         """A transaction has to begin in one."""
