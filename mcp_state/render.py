@@ -37,7 +37,7 @@ from mcp_state.models import (
 )
 from mcp_state.render_words import ALL, ROOM, by, fitted, indented, name, plural
 from mcp_state.store.text import fold, one_line, quoted
-from mcp_state.times import ago, since, span, until
+from mcp_state.times import ago, since, span, until, when
 
 _NAMES = 1000  # for the names of blocks that are not shown
 _FACTS = 10  # of those that a thread relies on
@@ -89,7 +89,7 @@ def block_facts(block: MemoryBlock, now: datetime) -> str:
         by(block.changed_by, block.changed_at, now),
     ]
     if block.expires_at is not None:
-        words.append(f"expires {ago(block.expires_at, now)}")
+        words.append(f"expires {when(block.expires_at, now)}")
     if block.locked:
         words.append(f"locked by a person: {one_line(block.locked)}")
     return " · ".join(words)
@@ -176,9 +176,9 @@ def thread_status(thread: Thread, now: datetime, session: str = "") -> str:
     """The bracket after a thread's name."""
     words: list[str] = [thread.status]
     if thread.due and thread.recheck_at is not None:
-        words.append(f"due {ago(thread.recheck_at, now)}")
+        words.append(f"due {when(thread.recheck_at, now)}")
     elif thread.recheck_at is not None:
-        words.append(f"look again {ago(thread.recheck_at, now)}")
+        words.append(f"look again {when(thread.recheck_at, now)}")
     if thread.status is Status.ACTIVE and thread.priority != 5:
         words.append(f"priority {thread.priority}")
     if thread.waits_for and thread.status is not Status.DONE:

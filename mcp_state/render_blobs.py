@@ -9,7 +9,7 @@ from mcp_state.models import Blob, BlobPage
 from mcp_state.render_words import by, indented
 from mcp_state.store.blobs import PAGE
 from mcp_state.store.text import one_line
-from mcp_state.times import ago
+from mcp_state.times import when
 
 
 def blob_saved(blob: Blob, now: datetime) -> str:
@@ -41,5 +41,5 @@ def blob_page(page: BlobPage, now: datetime, limit: int = PAGE) -> str:
 
 def _facts(blob: Blob, now: datetime) -> str:
     """Who, when, and until when."""
-    expires = f" · expires {ago(blob.expires_at, now)}" if blob.expires_at else ""
+    expires = f" · expires {when(blob.expires_at, now)}" if blob.expires_at else ""
     return by(blob.changed_by, blob.changed_at, now) + expires

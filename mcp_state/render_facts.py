@@ -25,7 +25,7 @@ from mcp_state.models import (
 from mcp_state.render_words import ROOM, by, fitted, indented, name, plural
 from mcp_state.store.fact_rows import MOST_COUNTED
 from mcp_state.store.text import one_line, quoted
-from mcp_state.times import ago
+from mcp_state.times import ago, when
 
 _STATEMENT = 200
 _CHECK = 240
@@ -59,7 +59,7 @@ def _check(fact: Fact, now: datetime) -> str:
         return f"verified in this session, {ago(fact.verified_at, now)} · {check}"
     due = ""
     if fact.due and fact.recheck_at is not None and fact.trust is not Trust.STALE:
-        due = f", due {ago(fact.recheck_at, now)}"
+        due = f", due {when(fact.recheck_at, now)}"
     return f"check first{due}: {_how(fact)}"
 
 
@@ -210,7 +210,7 @@ def fact_verified(verified: FactVerified, now: datetime) -> str:
             f"a reason that stands: {call('fact_record', because=...)}"
         )
     elif fact.recheck_at is not None:
-        first += f", due again {ago(fact.recheck_at, now)}"
+        first += f", due again {when(fact.recheck_at, now)}"
     lines = [first]
     if verified.before is not None:
         lines.append(f"before, it {_last_verification(verified.before, now)}")

@@ -71,19 +71,26 @@ def span(seconds: float) -> str:
 
 
 def ago(at: datetime, now: datetime) -> str:
-    """How long ago `at` was; a time in the future reads `in 5 min`."""
+    """How long ago something happened; `ahead of the clock` if that was set back since."""
     seconds = (now - at).total_seconds()
-    if seconds < -1:
-        return f"in {span(seconds)}"
+    if seconds <= -5:
+        return f"{span(seconds)} ahead of the clock"
     return "just now" if seconds < 5 else f"{span(seconds)} ago"
+
+
+def when(at: datetime, now: datetime) -> str:
+    """When something is, or was, to happen: `in 5 min`, `just now`, `2 h ago`."""
+    seconds = (at - now).total_seconds()
+    return f"in {span(seconds)}" if seconds > 1 else ago(min(at, now), now)
 
 
 def since(at: datetime, now: datetime) -> str:
     """What follows the word `since`: how long it has been so, or `just now`."""
-    when = ago(at, now)
-    return when if when == "just now" else span((now - at).total_seconds())
+    return ago(at, now).removesuffix(" ago")
 
 
 def until(at: datetime, now: datetime) -> str:
-    """A time of day, with its date if that is another day."""
-    return f"{at:%H:%M} UTC" if at.date() == now.date() else f"{at:%d %b %H:%M} UTC"
+    """A time of day, with its date if that is another day, and its year if that is another."""
+    if at.date() == now.date():
+        return f"{at:%H:%M} UTC"
+    return f"{at:%d %b %H:%M} UTC" if at.year == now.year else f"{at:%d %b %Y %H:%M} UTC"

@@ -480,8 +480,10 @@ async def test_who_wrote_since_is_told_by_session(
     await again.journal.append("of something else")
     differs = part(await call("run_resume", run_id="r"), "what differs now:")
     assert differs[1:] == [
-        "4 events of this run since then (claude in 5 h, codex in 5 h, this session in 5 h)",
-        "4 other events since then (codex just now, claude in 5 h): history(since=2)",
+        "4 events of this run since then (claude 5 h ahead of the clock, "
+        "codex 5 h ahead of the clock, this session 5 h ahead of the clock)",
+        "4 other events since then (codex just now, claude 5 h ahead of the clock): "
+        "history(since=2)",
     ]
     found = (await mine.runs.resume("r")).since
     assert found is not None

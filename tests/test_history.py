@@ -266,7 +266,9 @@ async def test_order_is_by_number_even_when_the_clock_goes_back(
     await state.journal.append("second")
     assert [event.summary for event in await all_events(state)] == ["first", "second"]
     assert [entry.text for entry in (await state.journal.tail()).entries] == ["first", "second"]
-    assert (await call("history")).splitlines()[1] == "1 codex: journal 1 first · in 5 h"
+    assert (await call("history")).splitlines()[
+        1
+    ] == "1 codex: journal 1 first · 5 h ahead of the clock"
 
 
 async def test_events_are_final_even_for_plain_sql(state: State, path: str) -> None:

@@ -268,9 +268,7 @@ def make(path: str, now: datetime) -> None:
         OSError: there is no room, or no permission.
     """
     temporary = f"{path}.new-{os.getpid()}"
-    for leftover in _leftovers(path):
-        with contextlib.suppress(OSError):
-            os.unlink(leftover)
+    _remove_leftovers(f"{path}.new-")
     try:
         with contextlib.closing(new_connection(temporary)) as connection:
             os.chmod(temporary, 0o600)
@@ -288,10 +286,13 @@ def make(path: str, now: datetime) -> None:
     sync_directory(path)
 
 
-def _leftovers(path: str) -> list[str]:
-    """Half-made stores of processes that were killed."""
-    folder, name = os.path.split(path)
-    return [os.path.join(folder, f) for f in os.listdir(folder) if f.startswith(f"{name}.new-")]
+def _remove_leftovers(beginning: str) -> None:
+    """Remove what processes that were killed left half-made under such names."""
+    folder, name = os.path.split(beginning)
+    for found in os.listdir(folder):
+        if found.startswith(name) and ".new-" in found:
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(folder, found))
 
 
 def sync_directory(path: str) -> None:
@@ -335,6 +336,7 @@ def migrate(
     due = [step for step in steps or migrations() if step.number > version]
     if not due:
         return ""
+    _remove_leftovers(f"{path}.v{version}-")
     copy = f"{path}.v{version}-{now:%Y-%m-%d}.bak"
     copy_store(connection, copy)
     connection.execute("BEGIN IMMEDIATE")
