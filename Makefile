@@ -3,6 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.installed
+# Python's own checks, but for those of memory, which are for extensions in C, and slow.
+PYTEST := PYTHONDEVMODE=1 PYTHONMALLOC=default $(BIN)/pytest -q
 
 demo: $(SETUP)
 	$(BIN)/mcp-state demo
@@ -11,10 +13,10 @@ test: $(SETUP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
-	$(BIN)/pytest -q -n auto
+	$(PYTEST) -n auto
 
 test-web: $(SETUP)
-	$(BIN)/pytest -q tests/web
+	$(PYTEST) tests/web
 
 bench: $(SETUP)
 	PYTHONPATH=tests $(BIN)/python -m bench $(if $(ROWS),--rows $(ROWS)) $(BENCH)
@@ -23,10 +25,10 @@ pictures: $(SETUP)
 	$(BIN)/python tests/web/pictures.py docs/pictures
 
 soak: $(SETUP)
-	MCP_STATE_SOAK=1 $(BIN)/pytest -q tests -k soak
+	MCP_STATE_SOAK=1 $(PYTEST) tests -k soak
 
 coverage: $(SETUP)
-	$(BIN)/pytest -q -n auto --cov --cov-report=term-missing:skip-covered
+	$(PYTEST) -n auto --cov --cov-report=term-missing:skip-covered
 
 format: $(SETUP)
 	$(BIN)/ruff format .

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import logging
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -27,6 +30,9 @@ from mcp_state.settings import Settings
 from mcp_state.store import opening
 from mcp_state.store.database import Database
 from mcp_state.times import Clock
+
+COMPLAINTS = Path(tempfile.mkstemp(prefix="complaints-")[1])
+atexit.register(COMPLAINTS.unlink)
 
 # A shell starts background jobs with SIGINT ignored; the children of the tests would inherit it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -66,6 +72,46 @@ def clock() -> FakeClock:
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     return str(tmp_path / "store" / "state.db")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def strict_children() -> None:
+    """Every Python that a test starts raises what it warns of.
+
+    What can't be raised is kept by strict/sitecustomize.py in a file, at which each test looks.
+    """
+    os.environ.pop("PYTHONDEVMODE", None)  # it may be this process's own: see dev_mode
+    os.environ |= {
+        "PYTHONPATH": str(Path(__file__).with_name("strict")),
+        "PYTHONWARNINGS": "error",
+        "TESTS_COMPLAINTS": str(COMPLAINTS),
+    }
+
+
+@pytest.fixture
+def dev_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The children of this test run with `-X dev`, which makes a call twice as long.
+
+    Its checks of memory are for extensions in C, and slow.
+    """
+    monkeypatch.setenv("PYTHONDEVMODE", "1")
+    monkeypatch.setenv("PYTHONMALLOC", "default")
+
+
+@pytest.fixture(autouse=True)
+def nothing_was_left_unsaid(caplog: pytest.LogCaptureFixture) -> Generator[None]:
+    """Fail for what asyncio could only log here, and for what Python could only print elsewhere."""
+    yield
+    left = left_unsaid([r for when in ("setup", "call") for r in caplog.get_records(when)])
+    assert left == []
+
+
+def left_unsaid(records: Sequence[logging.LogRecord]) -> list[str]:
+    """What asyncio logged as lost, and the complaints of all children since the last look."""
+    here = [r.getMessage() for r in records if (r.name, r.levelno) == ("asyncio", logging.ERROR)]
+    elsewhere = COMPLAINTS.read_text(encoding="utf-8").splitlines()
+    os.truncate(COMPLAINTS, 0)
+    return here + elsewhere
 
 
 Open = Callable[..., State]

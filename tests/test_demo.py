@@ -17,6 +17,8 @@ from mcp_state.api import open_store
 from mcp_state.cli.demo_check import Claim, Story, Write, examine, identity
 from mcp_state.models import Thread
 
+pytestmark = pytest.mark.usefixtures("dev_mode")
+
 CLAIMS = (
     r"ok (\d+) of \1 acknowledged writes are there, each exactly once",
     r"ok the last write acknowledged before kill -9 is there: event \d+, "

@@ -17,6 +17,8 @@ from test_orient_runs import make_repository
 from mcp_state import open_store
 from mcp_state.calls import COMMANDS
 
+pytestmark = pytest.mark.usefixtures("dev_mode")
+
 PROGRAM = str(Path(sys.executable).with_name("mcp-state"))
 UNHURRIED = (
     "import mcp_state.cli.hook as h; h._SECONDS = 60; from mcp_state.cli import main; main()"

@@ -16,6 +16,8 @@ from installing import CONFIGS
 from mcp_state.errors import NotAnswered
 from mcp_state.install.proof import prove
 
+pytestmark = pytest.mark.usefixtures("dev_mode")
+
 PROGRAM = str(Path(sys.executable).with_name("mcp-state"))
 PATIENCE = 60
 

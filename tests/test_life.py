@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from raw_client import Call
 
+pytestmark = pytest.mark.usefixtures("dev_mode")
+
 PROGRAM = str(Path(sys.executable).with_name("mcp-state"))
 SOON = 30.0
 INITIALIZE = {

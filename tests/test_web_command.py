@@ -18,6 +18,8 @@ from urllib.parse import urlsplit
 import pytest
 from browsing import Browser, next_event
 
+pytestmark = pytest.mark.usefixtures("dev_mode")
+
 PROGRAM = str(Path(sys.executable).with_name("mcp-state"))
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/[\w-]{43}/")
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -15,7 +16,12 @@ ROOT = Path(__file__).parent.parent
 
 def run(*command: str | Path, cwd: Path = ROOT) -> str:
     done = subprocess.run(
-        [str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False
+        [str(part) for part in command],
+        cwd=cwd,
+        env=os.environ | {"PYTHONWARNINGS": ""},  # pip warns of itself
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

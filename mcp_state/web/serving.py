@@ -96,6 +96,8 @@ class _Server(uvicorn.Server):
     async def main_loop(self) -> None:
         """Serve until it is over."""
         await self._over.wait()
+        for _ in range(3):  # as many turns of the loop as it takes to let in who just came,
+            await asyncio.sleep(0)  # and would be neither served nor closed
         self._site.live.close()
 
     @contextlib.contextmanager
