@@ -390,6 +390,12 @@ def storable(text: str) -> str:
     return re.sub("[\x00\ud800-\udfff]", "\ufffd", text)
 
 
+def shortened(text: str, limit: int) -> str:
+    """A text in one line of at most `limit` characters, which shows what was cut."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "\u2026"
+
+
 def shown_name(name: str) -> str:
     return unicodedata.normalize("NFC", storable(name)).strip()
 

@@ -17,6 +17,7 @@ from contract import (
     Why,
     fold,
     of_run,
+    shortened,
     storable,
 )
 from contract_work import leases_of, take_leases
@@ -266,11 +267,9 @@ def blob_put(at: At, text: str, summary: str = "", ttl: str = "") -> Shape:
     blob = at.project.blobs.get(key)
     is_there = blob is not None and blob.alive(at.now)
     if blob is None:
-        lines = (" ".join(line.split()) for line in text.splitlines())
-        first = next(filter(None, lines), "")
-        blob = Blob(
-            text, first if len(first) <= min(120, at.who.limits.text) else ANY, expires_at, 0
-        )
+        limit = min(120, at.who.limits.text)
+        first = next(filter(None, (shortened(line, limit) for line in text.splitlines())), "")
+        blob = Blob(text, first, expires_at, 0)
         at.project.blobs[key] = blob
     elif is_there and None not in (blob.expires_at, expires_at):
         expires_at = max(filter(None, (blob.expires_at, expires_at)))

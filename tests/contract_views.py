@@ -60,14 +60,13 @@ def _documents(at: At) -> dict[Subject, tuple[str, str]]:
         found["journal", str(e.seq)] = e.text, e.run
     for name, r in project.runs.items():
         last = [r.checkpoints[-1].state, r.checkpoints[-1].next_action] if r.checkpoints else []
-        goal = "" if r.goal is ANY else r.goal
-        words = [r.shown, goal, r.expected_outcome, *last, *r.said.values()]
+        words = [r.shown, r.goal, r.expected_outcome, *last, *r.said.values()]
         found["run", r.shown] = "\n".join(words), name
     for f in project.facts.values():
         found["fact", f.shown] = "\n".join((f.shown, f.statement, f.check, f.source)), ""
     for key, blob in project.blobs.items():
         if blob.alive(at.now):
-            found["blob", key] = f"{key}\n{'' if blob.summary is ANY else blob.summary}", ""
+            found["blob", key] = f"{key}\n{blob.summary}", ""
     return found
 
 

@@ -23,6 +23,7 @@ from contract import (
     Why,
     fold,
     of_run,
+    shortened,
     storable,
 )
 
@@ -472,9 +473,8 @@ def run_checkpoint(
     topic = why.found(at.project.threads, thread) if thread.strip() else ""
     why.settle()
     if run is None:
-        run = _begun(at, shown, "the state, shortened", topic, "", dict.fromkeys(BUDGETS))
-        line = " ".join(state.split())
-        run.goal = line if len(line) <= min(200, at.who.limits.text) else ANY
+        goal = shortened(state, min(200, at.who.limits.text))
+        run = _begun(at, shown, goal, topic, "", dict.fromkeys(BUDGETS))
     elif topic and topic != run.thread:
         _link(at, name, run, topic)
     seq = at.event("checkpoint", f"{name}/{number + 1}")

@@ -865,7 +865,7 @@ SLICE = settings(
         HealthCheck.large_base_example,
     ],
 )
-WHOLE = settings(SLICE, max_examples=4000, derandomize=False, stateful_step_count=80)
+WHOLE = settings(SLICE, max_examples=2000, derandomize=False)
 
 
 @pytest.mark.parametrize(
