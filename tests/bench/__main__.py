@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -119,5 +120,10 @@ def main(rows: list[str], quick: bool, file: Path | None) -> None:
     sys.exit(0 if whole else 1)
 
 
+def _end(*_: object) -> None:
+    sys.exit(1)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end)  # so that copies of large stores do not stay behind
     main()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +21,7 @@ from bench.table import Line, at_least, at_most
 
 CROWD = 8
 THOUGHT = 0.005
-NO_STRACE = "there is no strace to count them"
+NO_STRACE = "unknown: there is no strace that may count them"
 
 
 def crowd(
@@ -116,7 +118,7 @@ _SYNC = re.compile(rb"\bf(data)?sync\(")
 def syncs(subject: Subject, home: Path, calls: Sequence[Sequence[Call]]) -> float | None:
     """Calls of fsync and fdatasync for each write, the start not counted."""
     strace = shutil.which("strace")
-    if strace is None:
+    if strace is None or subprocess.run([strace, "-o", os.devnull, "true"], check=False).returncode:
         return None
     logs = [home / f"strace-{number}" for number in range(len(calls))]
     with ExitStack() as open_ones:
