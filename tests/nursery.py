@@ -29,6 +29,7 @@ def nurse() -> None:
     while True:
         data, descriptors, _, _ = socket.recv_fds(asked, 1 << 16, 4)
         if not data:
+            asked.close()
             return
         request = json.loads(data)
         if "wait" in request:
@@ -36,6 +37,7 @@ def nurse() -> None:
         else:
             answer = os.fork()
             if not answer:
+                asked.detach()
                 os.setsid()
                 run(request, descriptors)
         for descriptor in descriptors:

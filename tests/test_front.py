@@ -494,7 +494,8 @@ def test_options_that_do_not_change_the_lists_are_known() -> None:
 
 def test_what_answers_first_imports_next_to_nothing() -> None:
     code = "import sys, mcp_state.__main__, mcp_state.front; print(*sorted(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    alone = [sys.executable, "-I", "-c", code]  # -I: without what the tests add to each child
+    done = subprocess.run(alone, check=True, capture_output=True, text=True)
     ours = {name for name in done.stdout.split() if name.startswith("mcp_state")}
 
     assert ours == {"mcp_state", "mcp_state.__main__", "mcp_state.front"}

@@ -398,6 +398,7 @@ def test_a_client_that_does_not_read_is_made_to_wait_and_loses_nothing(
     wire: Wire, generation: Generation
 ) -> None:
     asked = [generation.request(f"list {n}", "tools/list", padding="x" * 900) for n in range(300)]
+    wire.ask(generation.call("first", "orient"))  # what it needs is loaded then
     wire.take()
     before = wire.resident
 

@@ -92,10 +92,12 @@ def nurse() -> None:
     while True:
         request, descriptors, _, _ = socket.recv_fds(asked, 1 << 16, 1)
         if not request:
+            asked.close()
             return
         name, store, held, idle = json.loads(request)
         process = os.fork()
         if not process:
+            asked.detach()
             end = socket.socket(fileno=descriptors[0])
             deed = deeds.DEEDS[name]
             if idle:
