@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import functools
 import json
 import os
@@ -177,7 +178,8 @@ class Victim:
     def close(self) -> None:
         """Leave no process behind."""
         if self.alive:
-            os.kill(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it was about to end by itself
+                os.kill(self.pid, signal.SIGKILL)
             while self.end.recv(1 << 20):
                 pass
             self.alive = False

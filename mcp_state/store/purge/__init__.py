@@ -35,6 +35,7 @@ from mcp_state.store.purge.proof import (
 from mcp_state.store.purge.rewriting import Rewriting
 from mcp_state.store.purge.value import MARK, Value
 from mcp_state.store.purge.walking import Search
+from mcp_state.store.refusals import refused
 from mcp_state.store.text import clean, one_line
 from mcp_state.store.transaction import Reading, Writing
 from mcp_state.store.transfer.meter import Meter, Progress
@@ -106,14 +107,16 @@ class Purge(Noun):
                 event, found = await self._take_out(value, reason, every_project, meter)
             else:
                 meter.expect(0)
-            try:
+        try:
+            if not dry_run:
                 emptied = await self._take_out_of_files()
                 left = await self._find(value, every_project, meter)
-            except StateError as problem:
+            files = await asyncio.to_thread(self._search, value, meter)
+        except StateError as problem:
+            if not dry_run:
                 problem.fact = f"{_OUT_OF_ROWS}: {problem.fact.removeprefix('not saved: ')}"
                 problem.next_step = "Purge again: that finishes what was begun."
-                raise
-        files = await asyncio.to_thread(self._search, value, meter)
+            raise
         meter.end()
         return Purged(
             dry_run=dry_run,
@@ -201,7 +204,6 @@ class Purge(Noun):
 
     def _search(self, value: Value, meter: Meter) -> Sequence[PurgedFile]:
         path = self.database.path
-        meter.expect(sum(_size(file) for file, _ in files_of(path)))
         done = 0
 
         def step(size: int) -> None:
@@ -209,7 +211,11 @@ class Purge(Noun):
             done += size
             meter.at(done)
 
-        return list(search(path, value, step))
+        try:
+            meter.expect(sum(_size(file) for file, _ in files_of(path)))
+            return list(search(path, value, step))
+        except OSError as problem:
+            raise refused(problem.filename or path, problem) from problem
 
 
 def _walked(walk: Search) -> _Found:
