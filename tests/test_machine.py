@@ -52,6 +52,9 @@ PROMISES: Mapping[str, Callable[..., Shape]] = {
     for name, promise in vars(module).items()
     if name in {spec.name for spec in ALL_TOOLS}
 }
+LISTED = {
+    name: {spec.name for spec in toolset.load(name).tools} for name in ("all", "coding", "readonly")
+}
 WRITES = {spec.name for spec in ALL_TOOLS if spec.writes}
 
 
@@ -68,10 +71,6 @@ class Kind:
     limits: Limits = USUAL
     allow_secrets: bool = False
     mode: str = "legacy"
-
-    @property
-    def listed(self) -> set[str]:
-        return {spec.name for spec in toolset.load(self.toolset).tools}
 
     def started(self, path: str) -> Settings:
         return Settings(
@@ -137,6 +136,7 @@ TEXTS = some(
     "",
 ).map(written)
 SHORT = some("alpha", "beta delta")
+CHANGE = {"reason": some("why"), "expected_version": some("current", "current", "stale")}
 MOMENTS = some(1, 600, 1800)
 WORDS = some("alpha", "GAMMA", "elt", "\u6771\u4eac", "na\u00efve", "zeta", "beta delta", " ")
 VERSIONS = some("current", "current", "stale", 0, 1, 99)
@@ -418,9 +418,14 @@ class Machine(RuleBasedStateMachine):
             self.call(caller, place, "step_end", at | {"ok": False, "result": result})
 
     @rule(
-        caller=WRITERS, place=PLACES, names=st.permutations(["builds", "tested", "runs", "ready"])
+        caller=WRITERS,
+        place=PLACES,
+        names=st.permutations(["builds", "tested", "runs", "ready"]),
+        later=st.lists(st.booleans(), max_size=2),
     )
-    def a_conclusion_is_drawn(self, caller: tuple[str, str], place: str, names: list[str]) -> None:
+    def a_conclusion_is_drawn(
+        self, caller: tuple[str, str], place: str, names: list[str], later: list[bool]
+    ) -> None:
         first, second, *others = names
         for one, because in ((first, []), (second, [first]), *((o, [second]) for o in others)):
             given = {"fact": one, "statement": "it is so", "check": "make", "because": because}
@@ -429,6 +434,15 @@ class Machine(RuleBasedStateMachine):
             self.call(caller, place, "fact_verify", verified)
         relies = {"thread": "fix", "relies_on": others, "lease_token": "current"}
         self.call(caller, place, "thread_set", relies)
+        for holds in later:
+            verified = {"fact": first, "holds": holds, "evidence": "looked again"}
+            self.call(caller, place, "fact_verify", verified)
+            self.call(caller, place, "fact_list", {"due": True})
+
+    @rule(one=WRITERS, text=SHORT, more=st.fixed_dictionaries({}, optional=CHANGE))
+    def the_objective_changes(self, one: tuple[str, str], text: str, more: Shape) -> None:
+        for objective in ("ship it", text):
+            self.call(one, "acme", "objective_set", {"objective": objective} | more)
 
     @rule(one=WRITERS, other=WRITERS, thread=some("fix", "port"), token=TOKENS, waits=MOMENTS)
     def two_want_a_thread(
@@ -501,6 +515,30 @@ class Machine(RuleBasedStateMachine):
         self.call(one, "acme", "handoff_create", {"note": "go on"})
         self.call(other, "acme", "handoff_accept", {"key": -1})
         self.call(third, "acme", "handoff_accept", {"key": -1})
+
+    @rule(
+        one=WRITERS,
+        budget=some("attempts", "minutes", "tokens"),
+        most=some(2, 30, 60),
+        waits=MOMENTS,
+        thread=some("fix", "port"),
+    )
+    def a_budget_is_used_up(
+        self, one: tuple[str, str], budget: str, most: int, waits: int, thread: str
+    ) -> None:
+        run = {"run_id": f"{budget} {most}"}
+        begun = run | {"goal": "alpha", "thread": thread, f"max_{budget}": most}
+        self.call(one, "acme", "run_begin", begun)
+        for step in ("one", "two", "three"):
+            self.call(one, "acme", "step_begin", run | {"step": step})
+            spent = {"ok": True, "tokens_in": 20, "tokens_out": 10}
+            self.call(one, "acme", "step_end", run | {"step": step} | spent)
+        self.clock.move(seconds=waits)
+        self.call(one, "acme", "run_checkpoint", run | {"state": "tower"})
+        self.call(one, "acme", "step_begin", run | {"step": "four"})
+        self.call(one, "acme", "thread_get", {"thread": thread})
+        self.a_person_raises_a_budget("acme", run["run_id"], budget, most + 2)
+        self.call(one, "acme", "step_begin", run | {"step": "four"})
 
     @rule(one=WRITERS, lives=st.lists(some("90s", "4h", ""), min_size=2, max_size=2), waits=MOMENTS)
     def a_blob_is_put_again(self, one: tuple[str, str], lives: list[str], waits: int) -> None:
@@ -654,7 +692,8 @@ class Machine(RuleBasedStateMachine):
             self.running[server] = Connection(SERVERS[server], self.path, self.clock)
             self.runner.run(self.running[server].open())
         sent = arguments | ({"project": place} if place else {})
-        if tool not in (listed := SERVERS[server].listed) and "state_op" in listed:
+        listed = LISTED[SERVERS[server].toolset]
+        if tool not in listed and "state_op" in listed:
             tool, sent = "state_op", {"op": tool, "arguments": sent}
         return self.runner.run(self.running[server].call(tool, sent, session))
 
@@ -854,8 +893,8 @@ def test_every_tool_has_its_promises_and_a_rule() -> None:
 
 
 SLICE = settings(
-    max_examples=15,
-    stateful_step_count=45,
+    max_examples=12,
+    stateful_step_count=40,
     derandomize=True,
     database=None,
     deadline=None,
