@@ -22,13 +22,13 @@ def main() -> None:
 
 
 def _load_server() -> None:
-    gc.disable()
-    from mcp_state import server, transport
-    from mcp_state.cli import serve
+    import importlib
 
+    gc.disable()
+    for name in ("cli.serve", "server", "transport"):
+        importlib.import_module(f"mcp_state.{name}")
     gc.freeze()
     gc.enable()
-    assert server and transport and serve
 
 
 if __name__ == "__main__":

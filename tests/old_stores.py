@@ -62,7 +62,7 @@ class Filling:
 
     def state(self, agent: str, session: str, project: str = "acme", anchor: str = "") -> State:
         actor = Actor(agent, f"{agent} 1.0", session)
-        return State(self._database, Caller(project, "argument", actor, anchor, "/work/tree"))
+        return State(self._database, Caller(project, "argument", actor, anchor, "/src/tree"))
 
     async def do(self, deed: Awaitable[Any]) -> Any:
         self._clock.time += timedelta(minutes=1)
@@ -116,12 +116,12 @@ async def core(by: Filling) -> None:
     await do(ben.journal.append("the index is too small", kind="dead_end"))
     for number in range(5):
         await do(ann.journal.append(f"entry {number} über Größe 東京", kind="note"))
-    side = by.state("ann", "s1", "side", "/work/side")
+    side = by.state("ann", "s1", "side", "/src/side")
     await do(side.memory.set("plan", "written aside"))
     await do(side.threads.set("base", next_action="of the side"))
     await do(side.journal.append("written aside"))
     await do(side.projects.merge("acme"))
-    other = by.state("ben", "s2", "other", "/work/other")
+    other = by.state("ben", "s2", "other", "/src/other")
     await do(other.journal.append("of another project"))
     await do(other.projects.rename("another"))
 

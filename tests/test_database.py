@@ -21,9 +21,10 @@ from mcp_state.api import State, open_store
 from mcp_state.errors import BadArgument, ProjectUnknown, StoreBusy, StoreReadonly
 from mcp_state.models import Actor, Caller
 from mcp_state.settings import store_path
+from mcp_state.store import opening
 from mcp_state.store.database import Database
 from mcp_state.store.queue import Queue
-from mcp_state.store.transaction import Writing
+from mcp_state.store.transaction import Reading, Writing
 
 SOON = 10.0
 Holder = AbstractContextManager[None]
@@ -354,3 +355,24 @@ asyncio.run(main())
                 subprocess.run, [sys.executable, "-c", script, path], check=True
             )
             assert len((await outer.journal.tail()).entries) == number
+
+
+async def test_only_what_may_wait_or_takes_long_is_done_in_a_thread(
+    state: State, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def thread(tx: Reading) -> int:
+        return threading.get_ident()
+
+    here, database = threading.get_ident(), state.database
+    assert await database.read(state.caller, thread) == here
+    assert await database.write(state.caller, thread) == here
+    assert await database.write(state.caller, thread, apart=True) != here
+
+    def remote_files(path: str) -> str:
+        return "nfs4"
+
+    monkeypatch.setattr(opening, "file_system", remote_files)
+    remote = Database(str(tmp_path / "remote" / "state.db"))
+    assert await remote.write(state.caller, thread) != here
+    assert await remote.read(state.caller, thread) != here
+    await remote.aclose()

@@ -55,7 +55,7 @@ OUT_OF_THE_WAY = "and could not be moved back"
 PURGED = ("purged from ", "no row holds the text any more, but the bytes of the files may")
 """How a purge that is not clean says that it is done, as far as the rows go."""
 
-Contents = tuple[object, ...]
+Contents = tuple[str, ...]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -77,12 +77,8 @@ def contents(store: Path) -> Contents:
     if not store.exists():
         return ()
     with closing(sqlite3.connect(store)) as connection:
-        schema = connection.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY 1, 2")
-        held = {(kind, name): (sql,) for kind, name, sql in schema}
-        for kind, name in held:
-            if kind == "table" and not name.startswith("search"):
-                held[kind, name] += tuple(connection.execute(f'SELECT * FROM "{name}"'))  # noqa: S608
-    return tuple(held.items())
+        lines = connection.iterdump()
+        return tuple(sorted(line for line in lines if not line.startswith('INSERT INTO "search')))
 
 
 def settle(store: Path) -> None:

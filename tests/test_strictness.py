@@ -70,8 +70,9 @@ async def test_a_task_whose_failure_nobody_asked_for_fails_the_test(
     async def fail() -> None:
         raise ValueError("unheard")
 
-    asyncio.create_task(fail())  # noqa: RUF006
-    await asyncio.sleep(0)
+    failing = asyncio.create_task(fail())
+    await asyncio.wait([failing])
+    del failing
     (said,) = left_unsaid(caplog.records)
     assert said.startswith("Task exception was never retrieved")
     caplog.clear()

@@ -177,8 +177,8 @@ def test_a_store_of_each_version_has_a_row_in_every_table_of_it(
     old_stores.load(version, str(path))
     with closing(sqlite3.connect(path)) as connection:
         tables = [name for (name,) in connection.execute(EVERY_TABLE)]
-        empty = [t for t in tables if not connection.execute(f"SELECT 1 FROM {t}").fetchone()]  # noqa: S608
-    assert empty == []
+        dump = "\n".join(connection.iterdump())
+    assert set(tables) <= set(re.findall(r'^INSERT INTO "(\w+)" VALUES', dump, re.MULTILINE))
 
 
 ADDED = re.compile(r', ?"(relies_on|run)": ?(\[\]|"")')

@@ -52,8 +52,7 @@ class Line:
     def begin(self, *_: object) -> None:
         """Called by each thread when it begins, so that it is known; not by one that only waits."""
         sys.setprofile(None)
-        thread = threading.current_thread()
-        if thread.daemon and thread.name != "mcp-state":
+        if threading.current_thread().daemon:
             return
         with self._lock:
             number, self._threads = self._threads, self._threads + 1

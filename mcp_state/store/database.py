@@ -3,7 +3,8 @@
 A transaction is one function that holds nothing but its own statements and can't be cancelled
 half-way. It runs where it was called, on a connection for writing or one for reading: to wake a
 thread takes longer than most of them do, and between its statements the thread would wait for the
-interpreter. Only what takes seconds is done in a thread, on the writing connection.
+interpreter. What takes seconds is done in a thread, and all of it where the file system may be one
+of the network, which lets one wait.
 Driver errors become ours here, in the words of `refusals`.
 """
 
@@ -17,6 +18,7 @@ import sqlite3
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
+from functools import cached_property
 from typing import Any, TypeVar
 
 from mcp_state.errors import StateError, StoreBusy, StoreDamaged, StoreReadonly
@@ -30,7 +32,7 @@ from mcp_state.store.refusals import (
     refused_by_driver,
 )
 from mcp_state.store.transaction import Reading, Writing
-from mcp_state.store.worker import Handle, Worker, schema_of, shielded
+from mcp_state.store.worker import Worker, schema_of, shielded
 from mcp_state.times import Clock
 
 log = logging.getLogger(__name__)
@@ -83,7 +85,7 @@ class Database:
         self._turn = asyncio.Lock()
         self._queue = Queue(path + "-queue")
         self._writer = Worker(path)
-        self._reader = Handle(path)
+        self._reader = Worker(path)
         self._changes = 0
 
     async def write(
@@ -132,21 +134,28 @@ class Database:
         async with self._my_turn(deadline):
             while True:
                 try:
-                    return await self._writer.run(work, *args) if apart else work(*args)
+                    if apart or self._may_wait:
+                        return await self._writer.run(work, *args)
+                    return work(*args)
                 except _SchemaChanged:
                     continue
                 except (_Busy, StoreBusy) as problem:
                     if isinstance(problem, StoreBusy) or time.monotonic() >= deadline:
-                        self._let_go()
+                        await self._let_go()
                         raise StoreBusy.after(self._wait) from None
                 import random
 
                 await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE))
 
-    def _let_go(self) -> None:
+    async def _let_go(self) -> None:
         """Close what is open: a lock that the system refused to free is kept until then."""
-        self._reader.forget()
-        self._writer.forget()
+        await self._reader.close()
+        await self._writer.close()
+
+    @cached_property
+    def _may_wait(self) -> bool:
+        """Whether a transaction waits for the network, or for readers, as it does without a WAL."""
+        return not opening.wal_is_safe(self.path)
 
     async def read(self, caller: Caller, body: Callable[[Reading], T]) -> T:
         """Run `body` on one snapshot of the store. A store that does not exist reads as empty.
@@ -156,6 +165,8 @@ class Database:
         """
         while True:
             try:
+                if self._may_wait:
+                    return await self._reader.run(self._snapshot, caller, body)
                 return self._snapshot(caller, body)
             except _SchemaChanged:
                 continue
@@ -165,8 +176,8 @@ class Database:
 
     async def aclose(self) -> None:
         """Close both connections, after what they are doing. The store can be used again."""
-        self._reader.forget()
         with shielded():
+            await self._reader.close()
             async with self._turn:
                 await self._writer.close()
                 self._reader.watch.close()
@@ -300,18 +311,18 @@ class Database:
                     connection.execute("ROLLBACK")
 
     @contextmanager
-    def _translated(self, handle: Handle) -> Generator[None]:
+    def _translated(self, worker: Worker) -> Generator[None]:
         """The one place where the driver's errors become ours."""
         try:
             yield
         except (StoreDamaged, _SchemaChanged):
-            handle.forget()
+            worker.forget()
             raise
         except sqlite3.Error as problem:
             log.warning("%s: %s", self.path, problem)
             told = refused_by_driver(self.path, problem, self._wait)
             if primary_code(problem) not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                handle.forget()
+                worker.forget()
             if told is None:
                 raise
             raise told from problem
@@ -408,7 +419,7 @@ class Database:
             )
 
 
-def _check_schema(handle: Handle, connection: sqlite3.Connection) -> None:
+def _check_schema(worker: Worker, connection: sqlite3.Connection) -> None:
     """A newer version may have migrated the store meanwhile, and closed it to this one."""
-    if schema_of(connection) != handle.schema:
+    if schema_of(connection) != worker.schema:
         raise _SchemaChanged

@@ -1,16 +1,14 @@
-"""Connections to the file, and the thread in which one of them does what takes long."""
+"""A connection, and a thread for what takes long on it, which is never cut short."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import contextvars
-import functools
-import queue
 import sqlite3
 import sys
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -20,16 +18,8 @@ from mcp_state.store.watch import Watch
 T = TypeVar("T")
 
 
-class _Done(asyncio.Future[Any]):
-    """The end of something that is not cut short: the cancellation of who waits, waits too."""
-
-    def cancel(self, msg: Any | None = None) -> bool:
-        """Go on."""
-        return False
-
-
-class Handle:
-    """One connection to the file, and which file it was opened on."""
+class Worker:
+    """One connection, and a thread for what takes long on it, which is made when it is needed."""
 
     def __init__(self, path: str) -> None:
         self.connection: sqlite3.Connection | None = None
@@ -37,6 +27,28 @@ class Handle:
         self.schema: tuple[int, int] = (0, 0)
         self.wal: tuple[int, int] | None = None
         self.watch = Watch(path)
+        self._thread: ThreadPoolExecutor | None = None
+
+    async def run(self, function: Callable[..., T], *args: Any) -> T:
+        """Run `function` in the thread, after whatever it is doing.
+
+        Cancelling the caller does not cut it short: the cancellation is raised when it is done.
+        """
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "mcp-state")
+        context = contextvars.copy_context()
+        done = asyncio.wrap_future(self._thread.submit(context.run, function, *args))
+        cancelled: asyncio.CancelledError | None = None
+        with shielded():  # against anyio's cancellation; the loop: asyncio's
+            while not done.done():
+                try:
+                    await asyncio.wait([done])
+                except asyncio.CancelledError as request:
+                    cancelled = request
+        if cancelled is not None:
+            done.exception()
+            raise cancelled
+        return done.result()
 
     def keep(self, connection: sqlite3.Connection, identity: tuple[int, int] | None) -> None:
         """Use this connection from now on; `identity` is that of its file, if it has one."""
@@ -65,56 +77,13 @@ class Handle:
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
 
-
-class Worker(Handle):
-    """One connection, and a thread for what takes long on it, which is made when it is needed."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self._thread: threading.Thread | None = None
-        self._work = queue.SimpleQueue[Callable[[], None] | None]()
-
-    async def run(self, function: Callable[..., T], *args: Any) -> T:
-        """Run `function` in the thread, after whatever it is doing.
-
-        Cancelling the caller does not cut it short: the cancellation is raised when it is done.
-        """
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="mcp-state", daemon=True)
-            self._thread.start()
-        loop = asyncio.get_running_loop()
-        done = _Done(loop=loop)
-        context = contextvars.copy_context()
-
-        def work() -> None:
-            try:
-                told = functools.partial(done.set_result, context.run(function, *args))
-            except BaseException as problem:
-                told = functools.partial(done.set_exception, problem)
-            with contextlib.suppress(RuntimeError):  # the loop was closed over it
-                loop.call_soon_threadsafe(told)
-
-        self._work.put(work)
-        with shielded():
-            try:
-                return await done
-            except asyncio.CancelledError:
-                done.exception()
-                raise
-
-    def _serve(self) -> None:
-        while (work := self._work.get()) is not None:
-            work()
-            del work
-
     async def close(self) -> None:
         """Close the connection, after what the thread is doing, and end the thread."""
         if self._thread is None:
             self.forget()
         else:
             await self.run(self.forget)
-            self._work.put(None)
-            self._thread.join()
+            self._thread.shutdown()
             self._thread = None
 
 

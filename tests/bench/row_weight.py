@@ -69,7 +69,7 @@ def idle(ground: Ground) -> Iterable[Line]:
         ours.call("journal_append", text="before the pause")
         _settle(ours)
         before = processor_time(ours.pid), wake_ups(ours.pid)
-        time.sleep(pause)
+        time.sleep(pause)  # what it does meanwhile is what is measured
         after = processor_time(ours.pid), wake_ups(ours.pid)
         locks = hindering_locks(home)
     used = (after[0] - before[0]) * 1e3

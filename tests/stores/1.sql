@@ -10,8 +10,8 @@ CREATE TABLE actors (
     worktree TEXT NOT NULL,
     UNIQUE (agent, client, session, worktree)
 ) STRICT;
-INSERT INTO "actors" VALUES(1,'ann','ann 1.0','s1','/work/tree');
-INSERT INTO "actors" VALUES(2,'ben','ben 1.0','s2','/work/tree');
+INSERT INTO "actors" VALUES(1,'ann','ann 1.0','s1','/src/tree');
+INSERT INTO "actors" VALUES(2,'ben','ben 1.0','s2','/src/tree');
 CREATE TABLE criteria (
     project INTEGER NOT NULL,
     thread TEXT NOT NULL,
@@ -31,8 +31,8 @@ CREATE TABLE directories (
     anchor TEXT PRIMARY KEY,
     project INTEGER NOT NULL REFERENCES projects (id)
 ) STRICT;
-INSERT INTO "directories" VALUES('/work/side',1);
-INSERT INTO "directories" VALUES('/work/other',3);
+INSERT INTO "directories" VALUES('/src/side',1);
+INSERT INTO "directories" VALUES('/src/other',3);
 CREATE TABLE documents (
     id INTEGER PRIMARY KEY,
     project INTEGER NOT NULL REFERENCES projects (id),
@@ -229,9 +229,9 @@ CREATE TABLE last_events (
     seq INTEGER NOT NULL,
     PRIMARY KEY (project, actor)
 ) STRICT;
-INSERT INTO "last_events" VALUES(1,1,'ann','s1','/work/tree',41);
-INSERT INTO "last_events" VALUES(1,2,'ben','s2','/work/tree',32);
-INSERT INTO "last_events" VALUES(3,2,'ben','s2','/work/tree',2);
+INSERT INTO "last_events" VALUES(1,1,'ann','s1','/src/tree',41);
+INSERT INTO "last_events" VALUES(1,2,'ben','s2','/src/tree',32);
+INSERT INTO "last_events" VALUES(3,2,'ben','s2','/src/tree',2);
 CREATE TABLE memory (
     project INTEGER NOT NULL REFERENCES projects (id),
     run TEXT NOT NULL DEFAULT '',

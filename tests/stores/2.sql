@@ -10,8 +10,8 @@ CREATE TABLE actors (
     worktree TEXT NOT NULL,
     UNIQUE (agent, client, session, worktree)
 ) STRICT;
-INSERT INTO "actors" VALUES(1,'ann','ann 1.0','s1','/work/tree');
-INSERT INTO "actors" VALUES(2,'ben','ben 1.0','s2','/work/tree');
+INSERT INTO "actors" VALUES(1,'ann','ann 1.0','s1','/src/tree');
+INSERT INTO "actors" VALUES(2,'ben','ben 1.0','s2','/src/tree');
 CREATE TABLE attempts (
     project INTEGER NOT NULL,
     run TEXT NOT NULL,
@@ -135,8 +135,8 @@ CREATE TABLE directories (
     anchor TEXT PRIMARY KEY,
     project INTEGER NOT NULL REFERENCES projects (id)
 ) STRICT;
-INSERT INTO "directories" VALUES('/work/side',1);
-INSERT INTO "directories" VALUES('/work/other',3);
+INSERT INTO "directories" VALUES('/src/side',1);
+INSERT INTO "directories" VALUES('/src/other',3);
 CREATE TABLE documents (
     id INTEGER PRIMARY KEY,
     project INTEGER NOT NULL REFERENCES projects (id),
@@ -428,9 +428,9 @@ CREATE TABLE last_events (
     seq INTEGER NOT NULL,
     PRIMARY KEY (project, actor)
 ) STRICT;
-INSERT INTO "last_events" VALUES(1,1,'ann','s1','/work/tree',81);
-INSERT INTO "last_events" VALUES(1,2,'ben','s2','/work/tree',82);
-INSERT INTO "last_events" VALUES(3,2,'ben','s2','/work/tree',2);
+INSERT INTO "last_events" VALUES(1,1,'ann','s1','/src/tree',81);
+INSERT INTO "last_events" VALUES(1,2,'ben','s2','/src/tree',82);
+INSERT INTO "last_events" VALUES(3,2,'ben','s2','/src/tree',2);
 CREATE TABLE memory (
     project INTEGER NOT NULL REFERENCES projects (id),
     run TEXT NOT NULL DEFAULT '',
