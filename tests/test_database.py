@@ -376,3 +376,18 @@ async def test_only_what_may_wait_or_takes_long_is_done_in_a_thread(
     assert await remote.write(state.caller, thread) != here
     assert await remote.read(state.caller, thread) != here
     await remote.aclose()
+
+
+async def test_what_a_commit_that_failed_would_have_counted_is_not_told(state: State) -> None:
+    await state.journal.append("before")
+    state.caller.totals = None
+
+    def body(tx: Writing) -> None:
+        tx.run("PRAGMA defer_foreign_keys = ON")
+        tx.run("INSERT INTO directories (anchor, project) VALUES ('/lost', 99)")
+        tx.event("lost", "lost", None, subject=("project", "lost"))
+
+    with pytest.raises(sqlite3.IntegrityError):
+        await state.database.write(state.caller, body)
+    assert state.caller.totals is None
+    assert journal_texts(state.database.path) == ["before"]

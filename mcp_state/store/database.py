@@ -226,8 +226,9 @@ class Database:
                     left = Reading(connection, caller, self.clock, self.limits)
                     caller.totals = left.totals()
                     return result
-                caller.totals = tx.totals()
+                totals = tx.totals()
                 self._commit(tx)
+                caller.totals = totals
                 return result
             except BaseException as problem:
                 if connection.in_transaction:
@@ -289,8 +290,9 @@ class Database:
                 tx.subject, tx.of_run = failed.subject, failed.of_run
             row = {"code": problem.code, "fact": problem.fact}
             tx.event("refused", f"refused: {problem.code}", row)
-            caller.totals = tx.totals()
+            totals = tx.totals()
             self._commit(tx)
+            caller.totals = totals
         except (sqlite3.Error, StateError):
             log.exception("a refusal could not be recorded")
             if connection.in_transaction:
