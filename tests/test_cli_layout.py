@@ -12,10 +12,12 @@ from typing import Any, cast
 import click
 import pytest
 import tour
-from conftest import Run
+from conftest import FakeClock, Run
 from rich.cells import cell_len
 from terminals import on_terminal, unstyled
 from test_cli import commands
+
+from mcp_state.times import Clock
 
 SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 WIDTHS = (40, 60, 80, 120, 200) if SOAK else (40, 120)
@@ -147,11 +149,12 @@ def keys_of(value: Any, at: str = "") -> set[str]:
     return {at}
 
 
-def shapes(run: Run, directory: Path) -> dict[str, list[str]]:
-    """The keys of what each command answers in JSON, over the whole walk."""
+def shapes(run: Run, directory: Path, clock: FakeClock) -> dict[str, list[str]]:
+    """The keys of what each command answers in JSON, over the whole walk, a second a command."""
     found: dict[str, set[str]] = {}
     guide = tour.Guide(directory)
     for words in tour.WALK:
+        clock.move(seconds=1)
         typed = guide.words(words)
         at = typed.index("--") if "--" in typed else len(typed)
         result = run(*typed[:at], "--json", *typed[at:], stdin=tour.LOG)
@@ -165,11 +168,12 @@ def shapes(run: Run, directory: Path) -> dict[str, list[str]]:
 
 
 def test_what_json_holds_is_what_was_reviewed(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`rm tests/snapshots/cli/json.json` and a test run renew what is to be reviewed."""
     monkeypatch.chdir(tmp_path)  # what git says of a checkpoint belongs to where this runs
-    found = shapes(run, tmp_path)
+    monkeypatch.setattr(Clock, "now", lambda _: clock.time)
+    found = shapes(run, tmp_path, clock)
     text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
     if not SHAPES.exists():
         SHAPES.write_text(text, encoding="utf-8")
