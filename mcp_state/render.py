@@ -248,7 +248,7 @@ def thread_page(
     shown = 0
     for thread in page.threads:
         one = thread_lines(thread, now, session)
-        room -= sum(len(line) + 1 for line in one)
+        room -= sum(map(len, one)) + len(one)
         if room < 0:
             break
         lines += one
@@ -460,7 +460,7 @@ def _entries_that_fit(
         if not shown:
             lines, cut = fitted(lines, room)
             lines += [f"    (+{cut:,} lines that do not fit)"] if cut else []
-        room -= sum(len(line) + 1 for line in lines)
+        room -= sum(map(len, lines)) + len(lines)
         if room < 0 and shown:
             break
         shown.append((entry, lines))

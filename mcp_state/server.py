@@ -17,6 +17,7 @@ import mcp_types as types
 from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
+from opentelemetry import trace
 from pydantic import ValidationError
 
 import mcp_state
@@ -83,6 +84,8 @@ def create_server(settings: Settings, clock: Clock | None = None) -> StateServer
         on_get_prompt=app.get_prompt,
     )
     server.extensions[apps.EXTENSION_ID] = {}
+    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        server.middleware.clear()  # nobody is there who would take the SDK's spans
     server.add_notification_handler(
         "notifications/roots/list_changed", types.NotificationParams, app.forget_root
     )

@@ -24,13 +24,17 @@ from types import TracebackType
 from typing import Any, Final, Self, cast
 
 import anyio
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.models import InitializationOptions
+from mcp.server.runner import serve_loop
 from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import (
     INVALID_REQUEST,
     PARSE_ERROR,
+    PROTOCOL_VERSION_META_KEY,
     ErrorData,
     JSONRPCError,
     JSONRPCMessage,
@@ -49,6 +53,7 @@ REPLACED_META: Final = "mcp-state/replaced"
 
 _CHUNK = 65_536
 _UNREAD_BYTES = 1_048_576
+_MOST_AHEAD = 8
 
 # seconds since it was told to end
 _CALLS_MAY_TAKE = 1.0
@@ -90,8 +95,37 @@ async def serve_stdio(
         async with stdio_wire(opening or Opening()) as wire:
             _stop_on_signals(wire.stop)
             with _stopping_with_parent(wire.stop):
-                await server.run(wire, wire, options)
+                await serve_wire(server, wire, options)
     gc.freeze()  # or else Python goes through all objects once more at exit, for 0.4 s
+
+
+async def serve_wire(
+    server: Server[Any], wire: "StdioWire", options: InitializationOptions
+) -> None:
+    """Do what `Server.run` does, without its relay where the client begins with a handshake.
+
+    It relays every message in case that the generation of the protocol is still to be found out.
+    """
+    opening = await wire.opening_request()
+    if opening is None or opening.method != "initialize":
+        await server.run(wire, wire, options)
+        return
+    server.middleware.append(_refuse_enveloped)
+    async with server.lifespan(server) as state:
+        await serve_loop(server, wire, wire, lifespan_state=state, init_options=options)
+
+
+async def _refuse_enveloped(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
+    """Refuse, in the words of `Server.run`, a request of the generation without a handshake."""
+    meta: object = (ctx.params or {}).get("_meta")
+    enveloped = isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY in meta
+    if enveloped and ctx.request_id is not None and ctx.method != "initialize":
+        raise MCPError(
+            INVALID_REQUEST,
+            "this connection serves the handshake protocol era; "
+            "requests carrying the 2026-07-28 envelope are not accepted on it",
+        )
+    return await call_next(ctx)
 
 
 @asynccontextmanager
@@ -134,6 +168,7 @@ class StdioWire:
         *complete, rest = opening.rest.split(b"\n")
         self._shown = deque(opening.shown)
         self._answered = opening.answered
+        self._seen: deque[SessionMessage] = deque()
         self._lines = deque(complete)
         self._unfinished = [rest]
         self._outgoing = outgoing
@@ -146,6 +181,24 @@ class StdioWire:
         self._last_resort = threading.Timer(_ALL_MAY_TAKE, _give_up)
         self._last_resort.daemon = True
 
+    async def opening_request(self) -> JSONRPCRequest | None:
+        """The client's first request, None if it left before one; what came stays to be received.
+
+        Of what is sent ahead of it, the first few messages do, as with the SDK.
+        """
+        ahead: list[SessionMessage] = []
+        first: JSONRPCRequest | None = None
+        async for received in self:
+            if isinstance(received.message, JSONRPCRequest):
+                first = received.message
+            elif len(ahead) >= _MOST_AHEAD:
+                continue
+            ahead.append(received)
+            if first is not None:
+                break
+        self._seen.extend(ahead)
+        return first
+
     async def receive(self) -> SessionMessage:
         """Return the client's next message.
 
@@ -154,6 +207,10 @@ class StdioWire:
         Raises:
             anyio.EndOfStream: the wire was stopped, and no call is in flight or time is up.
         """
+        if self._seen:
+            return self._seen.popleft()
+        if self._lines:
+            await asyncio.sleep(0)  # the call before this one begins, and may fill the pipe
         while self._shown:
             if (message := self._accept(self._shown.popleft())) is not None:
                 return message
@@ -169,10 +226,7 @@ class StdioWire:
             self._news.clear()
             self._watch()
             await self._news.wait()
-        with anyio.CancelScope(deadline=self._stopped_at + _CALLS_MAY_TAKE):
-            while self._calls:
-                self._news.clear()
-                await self._news.wait()
+        await self._finish_calls()
         raise anyio.EndOfStream
 
     async def send(self, item: SessionMessage, /) -> None:
@@ -238,6 +292,12 @@ class StdioWire:
     @property
     def _stopped(self) -> bool:
         return self._stopped_at < math.inf
+
+    async def _finish_calls(self) -> None:
+        with anyio.CancelScope(deadline=self._stopped_at + _CALLS_MAY_TAKE):
+            while self._calls:
+                self._news.clear()
+                await self._news.wait()
 
     def _watch(self) -> None:
         if not self._watching:

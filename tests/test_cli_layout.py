@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -172,7 +173,11 @@ def test_what_json_holds_is_what_was_reviewed(
 ) -> None:
     """`rm tests/snapshots/cli/json.json` and a test run renew what is to be reviewed."""
     monkeypatch.chdir(tmp_path)  # what git says of a checkpoint belongs to where this runs
-    monkeypatch.setattr(Clock, "now", lambda _: clock.time)
+
+    def now(_: Clock) -> datetime:
+        return clock.time
+
+    monkeypatch.setattr(Clock, "now", now)
     found = shapes(run, tmp_path, clock)
     text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
     if not SHAPES.exists():

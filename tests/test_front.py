@@ -27,7 +27,7 @@ from mcp_state.front import HANDSHAKES, LISTS, STATELESS, Front, Opening
 from mcp_state.server import create_server
 from mcp_state.settings import Settings
 from mcp_state.toolset import builtin_names
-from mcp_state.transport import StdioWire
+from mcp_state.transport import StdioWire, serve_wire
 
 LISTING = Path(front.__file__).with_name("listing.json")
 ABOUT = "io.modelcontextprotocol/"
@@ -116,8 +116,13 @@ OPENINGS: dict[str, list[Message]] = {
 }
 
 
-async def sdk(opening: Opening, said: bytes, toolset: str = "coding") -> bytes:
-    """What the SDK answers after an opening to what is said then, to its end."""
+async def sdk(
+    opening: Opening, said: bytes, toolset: str = "coding", *, as_served: bool = False
+) -> bytes:
+    """What the SDK answers after an opening to what is said then, to its end.
+
+    `as_served`: run as it is by `serve_stdio`, not by the SDK's own `Server.run`.
+    """
     incoming, ours = os.pipe()
     theirs, outgoing = os.pipe()
     for fd in (ours, theirs):
@@ -130,7 +135,8 @@ async def sdk(opening: Opening, said: bytes, toolset: str = "coding") -> bytes:
         chosen = Settings(f"{folder}/state.db", project="acme", agent="someone", toolset=toolset)
         server = create_server(chosen, FakeClock())
         wire = StdioWire(incoming, outgoing, opening)
-        await server.run(wire, wire, server.create_initialization_options())
+        options = server.create_initialization_options()
+        await (serve_wire(server, wire, options) if as_served else server.run(wire, wire, options))
         await wire.finish()
     answers = b""
     os.close(outgoing)
@@ -151,7 +157,7 @@ async def handed_over(said: bytes, at: int) -> tuple[bytes, bytes]:
     """What the front answers to what came up to a moment, and the SDK to the rest."""
     one = fresh()
     written = one.take(said[:at])
-    return written, await sdk(one.opening, said[at:])
+    return written, await sdk(one.opening, said[at:], as_served=True)
 
 
 # The listing
@@ -319,7 +325,9 @@ async def test_what_is_not_quite_an_opening_move_is_left_to_the_sdk(case: str) -
 
     assert not one.listens
     assert one.opening.rest == last
-    assert by_front + await sdk(one.opening, b"") == await sdk(Opening(), said)
+    alone = await sdk(Opening(), said)
+    assert by_front + await sdk(one.opening, b"", as_served=True) == alone
+    assert await sdk(Opening(), said, as_served=True) == alone
 
 
 async def test_after_the_first_such_message_nothing_is_answered_out_of_turn() -> None:

@@ -12,6 +12,7 @@ import pytest
 from conftest import Call, Connect, FakeClock, text_of
 from mcp import Client
 from mcp.shared.exceptions import MCPError
+from opentelemetry import trace
 
 from mcp_state.server import create_server
 from mcp_state.settings import Settings
@@ -37,6 +38,16 @@ def add_origin(path: Path, origin: str) -> None:
 
 def set_origin(path: Path, origin: str) -> None:
     subprocess.run(["git", "-C", path, "remote", "set-url", "origin", origin], check=True)
+
+
+def test_the_sdk_makes_spans_for_those_who_want_them(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert create_server(settings).middleware == []
+
+    monkeypatch.setattr(trace, "get_tracer_provider", trace.NoOpTracerProvider)  # a provider
+
+    assert len(create_server(settings).middleware) == 1
 
 
 # Arguments

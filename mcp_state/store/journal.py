@@ -7,20 +7,23 @@ from collections.abc import Mapping, Sequence
 
 from mcp_state.calls import argument, tool
 from mcp_state.errors import BadArgument, Conflict
-from mcp_state.models import JournalEntry, JournalPage
+from mcp_state.models import Actor, JournalEntry, JournalPage
 from mcp_state.store import documents
 from mcp_state.store.noun import Noun, reads, writes
 from mcp_state.store.run_rows import named_run
 from mcp_state.store.text import clean, fold, one_line, tidy_name
 from mcp_state.store.thread_rows import no_thread
-from mcp_state.store.transaction import Params, Reading, Row, Writing, actor_of
+from mcp_state.store.transaction import Params, Reading, Row, Writing
 from mcp_state.times import from_text
 
 _INSERT = """
     INSERT INTO journal (project, seq, id, at, actor, kind, thread, text, run)
     VALUES (:project, :seq, :id, :now, :actor, :kind, :thread, :text, :run)
 """
-_ENTRY = "SELECT * FROM journal_rows WHERE project = :project AND seq = :seq"
+_ENTRY = """
+    SELECT seq, id, at, agent, client, session, kind, thread_shown, text, run_shown
+    FROM journal_rows WHERE project = :project AND seq = :seq
+"""
 _THREAD = "SELECT shown FROM threads WHERE project = :project AND name = :thread"
 _TOPIC = """
     INSERT INTO journal_topics (project, topic, seq, number)
@@ -35,7 +38,9 @@ _LAST_NUMBER = """
 """
 # CROSS JOIN: SQLite would rather walk the whole journal where a topic has few entries.
 _BACK = """
-    SELECT journal_rows.*, number FROM journal_topics CROSS JOIN journal_rows
+    SELECT journal_rows.seq, id, at, agent, client, session, kind, thread_shown, text, run_shown,
+        number
+    FROM journal_topics CROSS JOIN journal_rows
     WHERE journal_topics.project = :project AND topic = :topic AND journal_topics.seq < :before
         AND journal_rows.project = :project AND journal_rows.seq = journal_topics.seq
         AND (:agent = '' OR agent = :agent) AND (:kind = '' OR kind = :kind)
@@ -43,7 +48,9 @@ _BACK = """
     ORDER BY journal_topics.seq DESC LIMIT :limit
 """
 _FORWARD = """
-    SELECT journal_rows.*, number FROM journal_topics CROSS JOIN journal_rows
+    SELECT journal_rows.seq, id, at, agent, client, session, kind, thread_shown, text, run_shown,
+        number
+    FROM journal_topics CROSS JOIN journal_rows
     WHERE journal_topics.project = :project AND topic = :topic
         AND journal_topics.seq > :since AND journal_topics.seq < :before
         AND journal_rows.project = :project AND journal_rows.seq = journal_topics.seq
@@ -213,18 +220,10 @@ def _beyond(tx: Reading, params: Params, rows: Sequence[Row]) -> tuple[int | Non
 
 
 def entry_of(row: Row, *, repeated: bool = False) -> JournalEntry:
-    """The model of a row."""
-    return JournalEntry(
-        seq=row["seq"],
-        id=row["id"],
-        at=from_text(row["at"]),
-        actor=actor_of(row),
-        kind=row["kind"],
-        thread=row["thread_shown"],
-        text=row["text"],
-        run=row["run_shown"],
-        repeated=repeated,
-    )
+    """The model of a row whose first columns are those of `_ENTRY`."""
+    seq, id_, at, agent, client, session, kind, thread, text, run, *_ = row
+    actor = Actor(agent, client, session)
+    return JournalEntry(seq, id_, from_text(at), actor, kind, thread, text, run, repeated)
 
 
 def _entry(tx: Reading, seq: int, *, repeated: bool = False) -> JournalEntry:

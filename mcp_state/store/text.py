@@ -18,8 +18,13 @@ WITHIN = "\x1f"
 
 def clean(text: str) -> tuple[str, int]:
     """Replace what cannot be stored (NUL, lone surrogates) by U+FFFD; returns how many."""
-    if text.isascii() and "\0" not in text:
-        return text, 0
+    try:
+        text.encode()  # eight times as fast as a search for surrogates
+    except UnicodeEncodeError:
+        pass
+    else:
+        if "\0" not in text:
+            return text, 0
     return _UNSTORABLE.subn("\ufffd", text)
 
 
