@@ -149,7 +149,7 @@ def thread_of(tx: Reading, row: Row, *, unchanged: bool = False, linked: bool = 
         check=row["check"],
         evidence=row["evidence"],
         note=row["note"],
-        places=[Place(**place) for place in json.loads(row["places"])],
+        places=_places(row["places"]),
         depends_on=[r["shown"] for r in needed],
         relies_on=relied_on(tx, row["name"]) if linked else [],
         waits_for=row["open_needs"],
@@ -159,6 +159,10 @@ def thread_of(tx: Reading, row: Row, *, unchanged: bool = False, linked: bool = 
         due=row["recheck_at"] is not None and row["recheck_at"] <= tx.now,
         unchanged=unchanged,
     )
+
+
+def _places(text: str) -> list[Place]:
+    return [] if text == "[]" else [Place(**place) for place in json.loads(text)]
 
 
 def thread_with_found(thread: Thread, found: Mapping[str, Found]) -> Thread:
