@@ -154,10 +154,12 @@ def struck(
 ) -> Generator[tuple[Victim, str]]:
     """Do it, and let the fault befall it; gives how it ended, empty if it was killed.
 
-    What is not alone need not come to the point: others change what it has to do.
+    What is not alone need not come to the point: others change what it has to do, and in which
+    thread.
     """
     point = blow.point
-    victim = nursery().start(deed, store, -1 if blow.fault == SHORT else point.thread)
+    held = point.thread if alone and blow.fault != SHORT else -1
+    victim = nursery().start(deed, store, held)
     with closing(victim):
         assert victim.hear("ready")
         if blow.fault == SHORT:
@@ -166,13 +168,14 @@ def struck(
                 ended = victim.hear("ended")
             yield victim, ended
             return
-        if point.thread not in victim.threads:
+        if alone and point.thread not in victim.threads:
             victim.go()
             assert victim.hear("held"), f"{blow} was not reached"
         expression = _EXPRESSIONS.get(blow.fault, f"error={blow.fault}:when={{}}")
         inject = f"inject={point.call}:{expression.format(point.number)}"
-        options = ("-e", f"trace={point.call}", "-e", inject)
-        with _traced(victim, victim.threads[point.thread], store, log, *options):
+        options = ("-e", f"trace={point.call}", "-e", inject, *(() if alone else ("-f",)))
+        thread = victim.threads[point.thread] if alone else victim.pid
+        with _traced(victim, thread, store, log, *options):
             victim.go()
             yield victim, victim.hear("ended")
     if alone:

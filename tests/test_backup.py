@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from test_database import queue_held
 from workload import (
     Nouns,
     StepClock,
@@ -23,7 +24,6 @@ from mcp_state.errors import BadArgument, NotFound, StoreBusy, StoreDamaged, Sto
 from mcp_state.models import MemoryBlock, MissingBlock
 from mcp_state.store.backup import Backup, Restored, back_up, restore
 from mcp_state.store.doctor import examine
-from mcp_state.store.queue import Queue
 
 EXPLAINS = (
     "Nothing was changed. `mcp-state doctor` explains it, "
@@ -294,20 +294,14 @@ async def test_a_restore_waits_for_its_turn_and_no_longer_than_it_may(tmp_path: 
     await make_store(path)
     await back_up(str(path), str(copy))
     before = contents(path)
-    queue = Queue(f"{path}-queue")
-    queue.open()
-    try:
-        assert queue.try_lock()
+    with queue_held(str(path)):
         with pytest.raises(StoreBusy) as busy:
             await restore(str(path), str(copy), wait=0.1)
         assert busy.value.code == "store_busy"
         assert contents(path) == before
         waiting = asyncio.create_task(restore(str(path), str(copy), clock=StepClock()))
         await asyncio.sleep(0)
-        queue.unlock()
-        assert (await waiting).changes == 26
-    finally:
-        queue.close()
+    assert (await waiting).changes == 26
 
 
 async def test_a_backup_can_be_restored_where_no_store_was(tmp_path: Path) -> None:

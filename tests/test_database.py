@@ -88,7 +88,7 @@ async def entered(gate: Gate) -> None:
 
 @pytest.mark.parametrize("library", ["asyncio", "anyio"])
 async def test_a_transaction_that_has_begun_cannot_be_cancelled(state: State, library: str) -> None:
-    """Fails without the shields of `Worker.run`."""
+    """Fails without the shield of `until_done`."""
     gate, over = Gate(), asyncio.Event()
     scope = anyio.CancelScope()
 
@@ -163,6 +163,101 @@ async def test_waiting_in_the_queue_can_be_cancelled_and_leaves_no_lock(state: S
 
     assert (await asyncio.wait_for(state.journal.append("after"), SOON)).seq == 2
     assert journal_texts(state.database.path) == ["before", "after"]
+
+
+async def test_a_wait_that_was_cancelled_keeps_nobody_else_waiting(state: State) -> None:
+    await state.journal.append("before")
+    with queue_held(state.database.path):
+        given_up = asyncio.create_task(state.journal.append("cancelled"))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.wait([given_up], timeout=SOON)
+        waiting = asyncio.create_task(state.journal.append("after"))
+        await asyncio.sleep(0)
+
+    assert (await asyncio.wait_for(waiting, SOON)).seq == 2
+    assert journal_texts(state.database.path) == ["before", "after"]
+
+
+async def test_what_is_done_apart_does_not_stand_behind_a_wait_that_was_cancelled(
+    state: State,
+) -> None:
+    await state.journal.append("before")
+    with queue_held(state.database.path):
+        given_up = asyncio.create_task(state.journal.append("cancelled"))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.wait([given_up], timeout=SOON)
+        os.unlink(f"{state.database.path}-queue")
+        await asyncio.wait_for(state.database.maintain("PRAGMA optimize"), SOON)
+
+
+async def test_who_waited_begins_at_once_though_the_event_loop_has_other_things_to_do(
+    state: State,
+) -> None:
+    await state.journal.append("before")
+    gate = Gate()
+    with queue_held(state.database.path):
+        writing = asyncio.create_task(state.database.write(state.caller, gate.body))
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    assert gate.inside.wait(SOON), "this holds the event loop"
+    gate.go_on.set()
+    await asyncio.wait_for(writing, SOON)
+
+
+async def test_who_waited_and_has_begun_cannot_be_cancelled(state: State) -> None:
+    await state.journal.append("before")
+    gate = Gate()
+    with queue_held(state.database.path):
+        writing = asyncio.create_task(state.database.write(state.caller, gate.body))
+        await asyncio.sleep(0)
+    await entered(gate)
+
+    writing.cancel()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not writing.done(), "it must wait for the commit"
+    gate.go_on.set()
+    await asyncio.wait([writing], timeout=SOON)
+
+    assert writing.cancelled()
+    assert (await state.journal.append("after")).seq == 3
+
+
+async def test_who_has_begun_is_not_too_late(open_state: Open, path: str, clock: FakeClock) -> None:
+    await open_state().journal.append("before")
+    database = Database(path, clock=clock, wait=0.05)
+    gate = Gate()
+    with queue_held(path):
+        writing = asyncio.create_task(
+            database.write(Caller("acme", "argument", Actor("codex")), gate.body)
+        )
+        await asyncio.sleep(0)
+    await entered(gate)
+    await asyncio.wait([writing], timeout=0.1)
+    gate.go_on.set()
+
+    await asyncio.wait_for(writing, SOON)
+    await database.aclose()
+
+
+async def test_what_is_wrong_with_the_queue_is_told_also_to_those_who_wait(state: State) -> None:
+    await state.journal.append("before")
+    queue = f"{state.database.path}-queue"
+    with queue_held(state.database.path):
+        writing = asyncio.create_task(state.journal.append("nowhere"))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        os.unlink(queue)
+        os.mkdir(queue)
+
+    with pytest.raises(StoreReadonly, match="-queue is not a regular file"):
+        await asyncio.wait_for(writing, SOON)
+    os.rmdir(queue)
+    assert (await state.journal.append("after")).seq == 2
 
 
 async def test_waiting_for_begin_can_be_cancelled(state: State) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from large_store import Size, build
+from test_database import queue_held
 from workload import (
     Nouns,
     contents,
@@ -25,7 +26,6 @@ from workload import (
 from mcp_state.models import Totals
 from mcp_state.store import opening
 from mcp_state.store.doctor import Finding, Report, Writer, examine
-from mcp_state.store.queue import Queue
 
 RESTORE = (
     "`mcp-state restore BACKUP` puts a good copy in its place; the damaged file is kept beside it."
@@ -711,13 +711,8 @@ async def test_leftovers_of_killed_processes_are_a_warning(tmp_path: Path) -> No
 async def test_the_process_that_holds_the_queue_is_named(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     await make_store(path)
-    queue = Queue(f"{path}-queue")
-    queue.open()
-    try:
-        assert queue.try_lock()
+    with queue_held(str(path)):
         report = await examine(str(path))
-    finally:
-        queue.close()
     assert isinstance(report.writer, Writer)
     assert report.writer.pid == os.getpid()
     assert "python" in report.writer.command or "pytest" in report.writer.command

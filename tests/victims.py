@@ -50,10 +50,8 @@ class Line:
         self.stop("ready")
 
     def begin(self, *_: object) -> None:
-        """Called by each thread when it begins, so that it is known; not by one that only waits."""
+        """Called by each thread when it begins, so that it is known."""
         sys.setprofile(None)
-        if threading.current_thread().daemon:
-            return
         with self._lock:
             number, self._threads = self._threads, self._threads + 1
             self.say("thread", [number, threading.get_native_id()])

@@ -11,11 +11,12 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import UTC
+from functools import partial
 
 from mcp_state.errors import BadArgument, NotFound, StateError, StoreBusy, StoreDamaged
 from mcp_state.record import record
 from mcp_state.store import opening
-from mcp_state.store.queue import Queue, noted_changes
+from mcp_state.store.queue import NotOurTurn, Queue, noted_changes
 from mcp_state.store.refusals import is_out_of_space, refused, refused_by_driver
 from mcp_state.times import Clock
 
@@ -96,15 +97,10 @@ async def restore(
         )
     queue = Queue(path + "-queue")
     try:
-        if not await queue.lock(wait):
-            raise StoreBusy.after(wait)
-        work = asyncio.ensure_future(
-            asyncio.to_thread(_restore, path, backup, queue, clock or Clock(), progress)
-        )
-        try:
-            return await asyncio.shield(work)
-        finally:
-            await asyncio.wait([work])  # the lock is kept until the files are in place
+        work = partial(_restore, path, backup, queue, clock or Clock(), progress)
+        return await queue.first(work, wait, apart=True)
+    except NotOurTurn:
+        raise StoreBusy.after(wait) from None
     finally:
         queue.close()
 

@@ -3,8 +3,8 @@
 A transaction is one function that holds nothing but its own statements and can't be cancelled
 half-way. It runs where it was called, on a connection for writing or one for reading: to wake a
 thread takes longer than most of them do, and between its statements the thread would wait for the
-interpreter. What takes seconds is done in a thread, and all of it where the file system may be one
-of the network, which lets one wait.
+interpreter. What takes seconds is done in a thread, and what has to wait for other processes in the
+one that waits; all of it is where the file system may be one of the network, which lets one wait.
 Driver errors become ours here, in the words of `refusals`.
 """
 
@@ -16,15 +16,15 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mcp_state.errors import StateError, StoreBusy, StoreDamaged, StoreReadonly
 from mcp_state.models import Caller, Limits
 from mcp_state.store import opening
-from mcp_state.store.queue import Queue, noted_changes
+from mcp_state.store.queue import NotOurTurn, Queue, noted_changes
 from mcp_state.store.refusals import (
     is_out_of_space,
     primary_code,
@@ -100,7 +100,7 @@ class Database:
             StoreBusy: the turn did not come in time.
             StateError: what `body` or the file refused.
         """
-        return await self._in_turn(self._transact, caller, body, apart=apart)
+        return await self._in_turn(lambda: self._transact(caller, body), apart=apart)
 
     async def maintain(self, statement: str) -> None:
         """Run one statement that is a transaction of its own and changes no row, such as VACUUM.
@@ -109,7 +109,7 @@ class Database:
             StoreBusy: the turn did not come in time.
             StateError: what the file refused.
         """
-        await self._in_turn(self._maintain, statement, apart=True)
+        await self._in_turn(lambda: self._maintain(statement), apart=True)
 
     async def empty_wal(self) -> bool:
         """Bring all of the -wal into the file, and cut it to nothing.
@@ -123,7 +123,7 @@ class Database:
             await asyncio.sleep(_LONGEST_PAUSE)
         return True
 
-    async def _in_turn(self, work: Callable[..., T], *args: Any, apart: bool) -> T:
+    async def _in_turn(self, work: Callable[[], T], *, apart: bool) -> T:
         """Do something on the writing connection, alone among the processes."""
         if self.read_only:
             raise StoreReadonly(
@@ -131,14 +131,16 @@ class Database:
                 "Use a server with the coding toolset to write.",
             )
         deadline = time.monotonic() + self._wait
-        async with self._my_turn(deadline):
+        await self._acquire()
+        try:
             while True:
+                left = deadline - time.monotonic()
                 try:
-                    if apart or self._may_wait:
-                        return await self._writer.run(work, *args)
-                    return work(*args)
+                    return await self._queue.first(work, left, apart=apart or self._may_wait)
                 except _SchemaChanged:
                     continue
+                except NotOurTurn:
+                    raise StoreBusy.after(self._wait) from None
                 except (_Busy, StoreBusy) as problem:
                     if isinstance(problem, StoreBusy) or time.monotonic() >= deadline:
                         await self._let_go()
@@ -146,6 +148,19 @@ class Database:
                 import random
 
                 await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE))
+        finally:
+            self._turn.release()
+
+    async def _acquire(self) -> None:
+        """Become the first among the calls of this process."""
+        if not self._turn.locked():
+            await self._turn.acquire()
+            return
+        try:
+            async with asyncio.timeout(self._wait):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise StoreBusy.after(self._wait) from None
 
     async def _let_go(self) -> None:
         """Close what is open: a lock that the system refused to free is kept until then."""
@@ -171,8 +186,7 @@ class Database:
             except _SchemaChanged:
                 continue
             except _Older:
-                async with self._my_turn(time.monotonic() + self._wait):
-                    await self._writer.run(self._migrate)
+                await self._in_turn(self._migrate, apart=True)
 
     async def aclose(self) -> None:
         """Close both connections, after what they are doing. The store can be used again."""
@@ -183,27 +197,6 @@ class Database:
                 self._reader.watch.close()
                 self._writer.watch.close()
                 self._queue.close()
-
-    @asynccontextmanager
-    async def _my_turn(self, deadline: float) -> AsyncGenerator[None]:
-        """First among the calls of this process, then among the processes."""
-        if self._turn.locked():
-            try:
-                async with asyncio.timeout(self._wait):
-                    await self._turn.acquire()
-            except TimeoutError:
-                raise StoreBusy.after(self._wait) from None
-        else:
-            await self._turn.acquire()
-        try:
-            if not await self._queue.lock(deadline - time.monotonic()):
-                raise StoreBusy.after(self._wait)
-            try:
-                yield
-            finally:
-                self._queue.unlock()
-        finally:
-            self._turn.release()
 
     def _transact(self, caller: Caller, body: Callable[[Writing], T]) -> T:
         """Open if need be, BEGIN, body, COMMIT, or ROLLBACK."""

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import errno
 import os
 import stat
 import threading
-import time
 import zlib
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
 
 from mcp_state.errors import StoreReadonly
 from mcp_state.store.refusals import refused
+from mcp_state.store.worker import until_done
 
 try:
     import fcntl
@@ -29,68 +33,65 @@ _SAFELY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _LENGTH = 29
 
 
+T = TypeVar("T")
+
+
+class NotOurTurn(Exception):
+    """Others were before us for too long; nothing was begun."""
+
+
 class Queue:
     """The place of one `Database` in the queue; not reentrant."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._file: int | None = None
+        self._thread: _Thread | None = None
 
-    def open(self) -> None:
-        """Open the side file, making it if need be.
+    async def first(self, work: Callable[[], T], seconds: float, *, apart: bool = False) -> T:
+        """Do `work` while nobody else is at it; it is begun within `seconds`, or not at all.
 
-        Raises:
-            OSError: it can't be opened, or locks do not work in its directory.
-        """
-        if self._file is None:
-            os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
-            self._file = _open(self.path)
-
-    def try_lock(self) -> bool:
-        """Take the lock if it is free.
+        Waiting can be cancelled; from its beginning on, nothing can. If nobody is before us it is
+        done at once, here. Else, and if it is to be done `apart`, a thread waits and does it: the
+        others wait, too, while one is woken, and they would wait for the event loop as well.
 
         Raises:
-            OSError: locks do not work in this directory.
-        """
-        if fcntl is None:
-            return True
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    async def lock(self, seconds: float) -> bool:
-        """Wait for the lock, in the kernel's order; False after `seconds`. Can be cancelled.
-
-        Raises:
+            NotOurTurn: the turn did not come in time.
             StateError: the side file can't be made, or locks do not work there.
         """
+        taken = self._take()
+        if taken and not apart:
+            try:
+                return work()
+            finally:
+                self.unlock()
+        self._thread = self._thread or _Thread()
+        place = _Place(self, work, begun=taken)
+        self._thread.run(place.do)
         try:
-            deadline = time.monotonic() + seconds
+            return await place.outcome(seconds)
+        finally:
+            if place.given_up:  # what still waits there would keep others waiting
+                self._end_thread()
+
+    def _take(self) -> bool:
+        """Take the lock if it is free."""
+        try:
             while True:
-                self.open()
-                if not self.try_lock() and not await self._granted(deadline - time.monotonic()):
+                if self._file is None:
+                    self._file = _open(self.path)
+                if not _try_lock(self._file):
                     return False
-                if _is_at(self._descriptor, self.path):
+                if _is_at(self._file, self.path):
                     return True
-                self.close()  # it was replaced while we waited: others queue at the new one
+                self._close_file()  # it was replaced: others queue at the new one
         except OSError as problem:
             raise refused(self.path, problem) from problem
 
-    async def _granted(self, seconds: float) -> bool:
-        wait = _Wait(_open(self.path), asyncio.get_running_loop())
-        try:
-            async with asyncio.timeout(max(seconds, 0)):
-                await wait.granted
-        except TimeoutError:
-            return False
-        else:
-            self.close()
-            self._file = wait.take()
-            return True
-        finally:
-            wait.abandon()
+    def keep(self, file: int) -> None:
+        """Use this descriptor, which holds the lock, from now on."""
+        self._close_file()
+        self._file = file
 
     def unlock(self) -> None:
         """Let the next one in."""
@@ -98,7 +99,7 @@ class Queue:
             try:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
             except OSError:
-                self.close()  # what was done under the lock is done
+                self._close_file()  # what was done under the lock is done
 
     def changes(self) -> int:
         """The number of changes that the last writer left here; 0 if none did."""
@@ -114,14 +115,23 @@ class Queue:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
 
     def close(self) -> None:
-        """Close the side file; a lock that is held is freed."""
+        """Close the side file and end the thread; a lock that is held is freed."""
+        self._end_thread()
+        self._close_file()
+
+    def _close_file(self) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
+    def _end_thread(self) -> None:
+        if self._thread is not None:
+            self._thread.end()
+            self._thread = None
+
     @property
     def _descriptor(self) -> int:
-        assert self._file is not None, "open() comes first"
+        assert self._file is not None, "the lock is held"
         return self._file
 
 
@@ -151,6 +161,8 @@ def _number(text: bytes) -> int:
 
 
 def _open(path: str) -> int:
+    """Open the side file, making it if need be."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise StoreReadonly(
@@ -167,47 +179,120 @@ def _is_at(file: int, path: str) -> bool:
         return False
 
 
-class _Wait:
-    """A blocking flock in a daemon thread, on a descriptor of its own.
+def _try_lock(file: int) -> bool:
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
-    A lock belongs to its descriptor: a wait that is abandoned closes its own when it is granted,
+
+def _locked(path: str) -> int:
+    """A descriptor of its own that has the lock, for which this thread waits."""
+    while True:
+        file = _open(path)
+        try:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if _is_at(file, path):
+                return file
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)
+
+
+class _Thread:
+    """A daemon thread that does one thing after the other."""
+
+    def __init__(self) -> None:
+        self._todo: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def run(self, work: Callable[[], None]) -> None:
+        """Do this after what was to be done before it."""
+        self._todo.put(work)
+
+    def end(self) -> None:
+        """End after that."""
+        self._todo.put(None)
+
+    def _run(self) -> None:
+        while (work := self._todo.get()) is not None:
+            work()
+
+
+class _Place(Generic[T]):
+    """A place in the line of those who wait for the lock, and what is to be done with it.
+
+    A lock belongs to its descriptor: a place that is given up closes its own when it is granted,
     and so can't free a lock that was taken meanwhile.
     """
 
-    def __init__(self, file: int, loop: asyncio.AbstractEventLoop) -> None:
-        self.granted: asyncio.Future[None] = loop.create_future()
-        self._loop = loop
-        self._file: int | None = file
-        self._held = False
-        self._abandoned = False
+    def __init__(self, queue: Queue, work: Callable[[], T], *, begun: bool) -> None:
+        self.given_up = False
+        self._begun = begun
+        self._queue = queue
+        self._work = work
+        self._loop = asyncio.get_running_loop()
+        self._done: asyncio.Future[T] = self._loop.create_future()
         self._state = threading.Lock()
-        threading.Thread(target=self._run, args=(file,), daemon=True).start()
+        self._context = contextvars.copy_context()
 
-    def _run(self, file: int) -> None:
-        assert fcntl is not None
-        fcntl.flock(file, fcntl.LOCK_EX)
+    async def outcome(self, seconds: float) -> T:
+        """What `Queue.first` describes."""
+        if not self._begun:
+            try:
+                await asyncio.wait([self._done], timeout=max(seconds, 0))
+            except asyncio.CancelledError:
+                if not self._give_up():
+                    await until_done(self._done)
+                    self._done.exception()
+                raise
+            if self._give_up():
+                raise NotOurTurn
+        await until_done(self._done)
+        return self._done.result()
+
+    def do(self) -> None:
+        """Wait for the lock, in a thread; then do the work, unless the place was given up."""
+        if not self._begun and not self._wait():
+            return
+        try:
+            settle, outcome = self._done.set_result, self._context.run(self._work)
+        except BaseException as problem:
+            settle, outcome = self._done.set_exception, problem
+        self._queue.unlock()
+        self._tell(settle, outcome)
+
+    def _wait(self) -> bool:
+        file: int | None = None
+        problem: Exception | None = None
+        try:
+            file = _locked(self._queue.path)
+        except OSError as refusal:
+            problem = refused(self._queue.path, refusal)
+        except Exception as refusal:
+            problem = refusal
         with self._state:
-            if self._abandoned:
-                os.close(file)
-                return
-            self._held = True
-            self._loop.call_soon_threadsafe(self._grant)
+            self._begun = not self.given_up
+        if file is None and self._begun:
+            self._tell(self._done.set_exception, problem)
+        elif file is not None and not self._begun:
+            os.close(file)
+        elif file is not None:
+            self._queue.keep(file)
+            return True
+        return False
 
-    def _grant(self) -> None:
-        if not self.granted.done():
-            self.granted.set_result(None)
+    def _tell(self, settle: Callable[[Any], None], outcome: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is there any more
+            self._loop.call_soon_threadsafe(settle, outcome)
 
-    def take(self) -> int:
-        """The descriptor that holds the lock; it is the caller's from now on."""
+    def _give_up(self) -> bool:
+        """Leave the line; False if the work was begun."""
         with self._state:
-            assert self._file is not None and self._held
-            file, self._file = self._file, None
-            return file
-
-    def abandon(self) -> None:
-        """Give up waiting, or give back a lock that nobody took."""
-        with self._state:
-            self._abandoned = True
-            if self._held and self._file is not None:
-                os.close(self._file)
-                self._file = None
+            self.given_up = not self._begun
+            return self.given_up

@@ -38,16 +38,7 @@ class Worker:
             self._thread = ThreadPoolExecutor(1, "mcp-state")
         context = contextvars.copy_context()
         done = asyncio.wrap_future(self._thread.submit(context.run, function, *args))
-        cancelled: asyncio.CancelledError | None = None
-        with shielded():  # against anyio's cancellation; the loop: asyncio's
-            while not done.done():
-                try:
-                    await asyncio.wait([done])
-                except asyncio.CancelledError as request:
-                    cancelled = request
-        if cancelled is not None:
-            done.exception()
-            raise cancelled
+        await until_done(done)
         return done.result()
 
     def keep(self, connection: sqlite3.Connection, identity: tuple[int, int] | None) -> None:
@@ -92,6 +83,20 @@ def schema_of(connection: sqlite3.Connection) -> tuple[int, int]:
     (ours,) = connection.execute("PRAGMA user_version").fetchone()
     (sqlites,) = connection.execute("PRAGMA schema_version").fetchone()
     return ours, sqlites
+
+
+async def until_done(done: asyncio.Future[Any]) -> None:
+    """Wait for what can't be cut short; a cancellation is raised when it is done."""
+    cancelled: asyncio.CancelledError | None = None
+    with shielded():  # against anyio's cancellation; the loop: asyncio's
+        while not done.done():
+            try:
+                await asyncio.wait([done])
+            except asyncio.CancelledError as request:
+                cancelled = request
+    if cancelled is not None:
+        done.exception()
+        raise cancelled
 
 
 def shielded() -> AbstractContextManager[object]:
