@@ -41,6 +41,15 @@ def queue_held(path: str) -> Generator[None]:
         os.close(file)
 
 
+async def stands_in_line(path: str) -> None:
+    """Until somebody waits for that lock."""
+    inode = os.stat(f"{path}-queue").st_ino
+    while True:
+        text = await asyncio.to_thread(Path("/proc/locks").read_text, "ascii")
+        if any("->" in line and f":{inode} " in line for line in text.splitlines()):
+            return
+
+
 @contextmanager
 def write_lock_held(path: str) -> Generator[None]:
     """Hold SQLite's write lock without the queue, like a foreign program."""
@@ -169,7 +178,7 @@ async def test_a_wait_that_was_cancelled_keeps_nobody_else_waiting(state: State)
     await state.journal.append("before")
     with queue_held(state.database.path):
         given_up = asyncio.create_task(state.journal.append("cancelled"))
-        await asyncio.sleep(0)
+        await stands_in_line(state.database.path)
         given_up.cancel()
         await asyncio.wait([given_up], timeout=SOON)
         waiting = asyncio.create_task(state.journal.append("after"))
@@ -185,8 +194,7 @@ async def test_what_is_done_apart_does_not_stand_behind_a_wait_that_was_cancelle
     await state.journal.append("before")
     with queue_held(state.database.path):
         given_up = asyncio.create_task(state.journal.append("cancelled"))
-        for _ in range(10):
-            await asyncio.sleep(0)
+        await stands_in_line(state.database.path)
         given_up.cancel()
         await asyncio.wait([given_up], timeout=SOON)
         os.unlink(f"{state.database.path}-queue")
@@ -200,8 +208,7 @@ async def test_who_waited_begins_at_once_though_the_event_loop_has_other_things_
     gate = Gate()
     with queue_held(state.database.path):
         writing = asyncio.create_task(state.database.write(state.caller, gate.body))
-        for _ in range(10):
-            await asyncio.sleep(0)
+        await stands_in_line(state.database.path)
 
     assert gate.inside.wait(SOON), "this holds the event loop"
     gate.go_on.set()
@@ -213,7 +220,7 @@ async def test_who_waited_and_has_begun_cannot_be_cancelled(state: State) -> Non
     gate = Gate()
     with queue_held(state.database.path):
         writing = asyncio.create_task(state.database.write(state.caller, gate.body))
-        await asyncio.sleep(0)
+        await stands_in_line(state.database.path)
     await entered(gate)
 
     writing.cancel()
@@ -249,8 +256,7 @@ async def test_what_is_wrong_with_the_queue_is_told_also_to_those_who_wait(state
     queue = f"{state.database.path}-queue"
     with queue_held(state.database.path):
         writing = asyncio.create_task(state.journal.append("nowhere"))
-        for _ in range(10):
-            await asyncio.sleep(0)
+        await stands_in_line(state.database.path)
         os.unlink(queue)
         os.mkdir(queue)
 
