@@ -13,7 +13,7 @@ test: $(SETUP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
-	$(PYTEST) -n auto
+	$(PYTEST) -n auto --dist worksteal
 
 test-web: $(SETUP)
 	$(PYTEST) tests/web

@@ -64,6 +64,11 @@ class FakeClock(Clock):
         self.time += timedelta(**delta)
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """What `-n auto` means: one more than there are cores, since many tests wait for a process."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()

@@ -904,7 +904,7 @@ SLICE = settings(
         HealthCheck.large_base_example,
     ],
 )
-WHOLE = settings(SLICE, max_examples=2000, derandomize=False)
+WHOLE = settings(SLICE, max_examples=600, derandomize=False)
 
 
 @pytest.mark.parametrize(
