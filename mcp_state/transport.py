@@ -1,8 +1,9 @@
 """The stdio transport: one JSON-RPC message a line, between the client's pipes and the SDK.
 
-`serve_stdio` is `Server.run` over a `StdioWire`. The wire reads and writes the pipes on the event
-loop itself, answers what the SDK would drop in silence, and holds the end of input back from the
-SDK (which cancels every call at once) until the calls in flight had a moment to finish.
+`serve_stdio` does what `Server.run` does, over a `StdioWire`. The wire reads and writes the pipes
+on the event loop itself, answers what the SDK would drop in silence, and holds the end of input
+back from the SDK (which cancels every call at once) until the calls in flight had a moment to
+finish.
 """
 
 import asyncio
@@ -104,7 +105,7 @@ async def serve_wire(
 ) -> None:
     """Do what `Server.run` does, without its relay where the client begins with a handshake.
 
-    It relays every message in case that the generation of the protocol is still to be found out.
+    `Server.run` relays every message, whose generation of the protocol it may not know yet.
     """
     opening = await wire.opening_request()
     if opening is None or opening.method != "initialize":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
 import sqlite3
@@ -19,7 +20,7 @@ from conftest import FakeClock, Open
 
 from mcp_state.api import State, open_store
 from mcp_state.errors import BadArgument, ProjectUnknown, StoreBusy, StoreReadonly
-from mcp_state.models import Actor, Caller
+from mcp_state.models import Actor, Caller, JournalEntry
 from mcp_state.settings import store_path
 from mcp_state.store import opening
 from mcp_state.store.database import Database
@@ -28,6 +29,7 @@ from mcp_state.store.transaction import Reading, Writing
 
 SOON = 10.0
 Holder = AbstractContextManager[None]
+Identity = Callable[[str], tuple[int, int] | None]
 
 
 @contextmanager
@@ -215,23 +217,121 @@ async def test_who_waited_begins_at_once_though_the_event_loop_has_other_things_
     await asyncio.wait_for(writing, SOON)
 
 
-async def test_who_waited_and_has_begun_cannot_be_cancelled(state: State) -> None:
+@pytest.mark.parametrize("library", ["asyncio", "anyio"])
+async def test_who_waited_and_has_begun_cannot_be_cancelled(state: State, library: str) -> None:
     await state.journal.append("before")
     gate = Gate()
+    scope = anyio.CancelScope()
+    returned = False
+
+    async def write() -> None:
+        nonlocal returned
+        with scope:
+            await state.database.write(state.caller, gate.body)
+            returned = True
+
     with queue_held(state.database.path):
-        writing = asyncio.create_task(state.database.write(state.caller, gate.body))
+        writing = asyncio.create_task(write())
         await stands_in_line(state.database.path)
     await entered(gate)
 
-    writing.cancel()
+    if library == "asyncio":
+        writing.cancel()
+    else:
+        scope.cancel()
     for _ in range(10):
         await asyncio.sleep(0)
     assert not writing.done(), "it must wait for the commit"
     gate.go_on.set()
     await asyncio.wait([writing], timeout=SOON)
 
-    assert writing.cancelled()
+    assert writing.cancelled() is (library == "asyncio")
+    assert returned is (library == "anyio")
     assert (await state.journal.append("after")).seq == 3
+
+
+async def test_what_closing_the_side_file_refuses_keeps_nobody_waiting(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await state.journal.append("before")
+    queue = os.stat(f"{state.database.path}-queue")
+    refused: list[int] = []
+
+    def over_quota(file: int, close: Callable[[int], None] = os.close) -> None:
+        ours = os.path.samestat(os.fstat(file), queue)
+        close(file)
+        if ours and threading.current_thread() is not threading.main_thread():
+            refused.append(file)
+            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    with queue_held(state.database.path):
+        writing = asyncio.create_task(state.journal.append("waited"))
+        await stands_in_line(state.database.path)
+        monkeypatch.setattr(os, "close", over_quota)
+
+    assert (await asyncio.wait_for(writing, SOON)).seq == 2
+    assert refused
+    assert queue_is_free(state.database.path)
+
+
+async def test_a_thread_that_cannot_be_started_leaves_the_queue_free(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await state.journal.append("before")
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+        patch.setattr(threading.Thread, "start", refuse)
+        await state.database.maintain("PRAGMA optimize")
+
+    assert queue_is_free(state.database.path)
+    await state.database.maintain("PRAGMA optimize")
+
+
+async def test_a_store_that_is_made_while_somebody_looks_for_it_was_never_lost(
+    open_state: Open, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await open_state().journal.append("first of all")
+    database = Database(path)
+    reader = State(database, Caller("acme", "argument", Actor("codex")))
+    looks = iter([None])  # the first look came before the store
+
+    def look(at: str, identity: Identity = opening.identity) -> tuple[int, int] | None:
+        return next(looks, identity(at)) if at == path else identity(at)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(opening, "identity", look)
+        page = await reader.journal.tail()
+
+    assert [entry.text for entry in page.entries] == ["first of all"]
+    await database.aclose()
+
+
+async def test_the_wait_for_the_turn_has_an_end_at_every_moment(state: State) -> None:
+    await state.journal.append("before")
+    database = Database(state.database.path, wait=0.5)
+    impatient = State(database, Caller("acme", "argument", Actor("codex")))
+    gate, second = Gate(), Gate("/second")
+    first = asyncio.create_task(database.write(state.caller, gate.body, apart=True))
+    await entered(gate)
+    waiting = asyncio.create_task(database.write(state.caller, second.body, apart=True))
+    await asyncio.sleep(0)
+    gate.go_on.set()
+    late: list[asyncio.Task[JournalEntry]] = []
+    while not first.done():  # one of them asks when the turn is given up, and not yet taken
+        late.append(asyncio.create_task(impatient.journal.append("too late")))
+        await asyncio.sleep(0)
+    await entered(second)
+
+    await asyncio.wait(late, timeout=SOON)
+
+    assert {type(one.exception()) for one in late if one.done()} == {StoreBusy}
+    assert [one for one in late if not one.done()] == []
+    second.go_on.set()
+    await waiting
+    await database.aclose()
 
 
 async def test_who_has_begun_is_not_too_late(open_state: Open, path: str, clock: FakeClock) -> None:

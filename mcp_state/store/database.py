@@ -4,7 +4,7 @@ A transaction is one function that holds nothing but its own statements and can'
 half-way. It runs where it was called, on a connection for writing or one for reading: to wake a
 thread takes longer than most of them do, and between its statements the thread would wait for the
 interpreter. What takes seconds is done in a thread, and what has to wait for other processes in the
-one that waits; all of it is where the file system may be one of the network, which lets one wait.
+one that waits; every transaction is where the file system may be one of the network.
 Driver errors become ours here, in the words of `refusals`.
 """
 
@@ -93,8 +93,8 @@ class Database:
     ) -> T:
         """Run `body` as one transaction: all of it is durable on return, or none of it.
 
-        Waiting for the turn can be cancelled; from BEGIN on, nothing can. What takes long is to be
-        done `apart`, in a thread, so that others are answered meanwhile.
+        Waiting for the turn can be cancelled; once it has come, nothing can. What takes long is to
+        be done `apart`, in a thread, so that others are answered meanwhile.
 
         Raises:
             StoreBusy: the turn did not come in time.
@@ -153,9 +153,6 @@ class Database:
 
     async def _acquire(self) -> None:
         """Become the first among the calls of this process."""
-        if not self._turn.locked():
-            await self._turn.acquire()
-            return
         try:
             async with asyncio.timeout(self._wait):
                 await self._turn.acquire()
@@ -404,7 +401,10 @@ class Database:
 
     def _refuse_if_it_was_there(self, noted_changes: int) -> None:
         """No fresh start where a store was."""
-        if os.path.exists(self.path + "-wal"):
+        leaves_wal = os.path.exists(self.path + "-wal")
+        if (leaves_wal or noted_changes) and opening.identity(self.path) is not None:
+            raise _SchemaChanged  # it was made since the look at it
+        if leaves_wal:
             raise StoreDamaged.at(self.path, "the file is gone, but its -wal is still there")
         if noted_changes:
             raise StoreDamaged(

@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 
 from mcp_state.errors import StoreReadonly
 from mcp_state.store.refusals import refused
-from mcp_state.store.worker import until_done
+from mcp_state.store.worker import is_cancelled_by_scope, until_done
 
 try:
     import fcntl
@@ -31,7 +31,6 @@ except ImportError:  # Windows: the wait in front of BEGIN is then the only queu
 
 _SAFELY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _LENGTH = 29
-
 
 T = TypeVar("T")
 
@@ -49,7 +48,7 @@ class Queue:
         self._thread: _Thread | None = None
 
     async def first(self, work: Callable[[], T], seconds: float, *, apart: bool = False) -> T:
-        """Do `work` while nobody else is at it; it is begun within `seconds`, or not at all.
+        """Do `work` while nobody else is at it; who has to wait begins within `seconds`, or never.
 
         Waiting can be cancelled; from its beginning on, nothing can. If nobody is before us it is
         done at once, here. Else, and if it is to be done `apart`, a thread waits and does it: the
@@ -58,15 +57,15 @@ class Queue:
         Raises:
             NotOurTurn: the turn did not come in time.
             StateError: the side file can't be made, or locks do not work there.
+            Exception: what `work` raises.
         """
-        taken = self._take()
-        if taken and not apart:
+        if not apart and self._take():
             try:
                 return work()
             finally:
                 self.unlock()
         self._thread = self._thread or _Thread()
-        place = _Place(self, work, begun=taken)
+        place = _Place(self, work)
         self._thread.run(place.do)
         try:
             return await place.outcome(seconds)
@@ -115,14 +114,14 @@ class Queue:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
 
     def close(self) -> None:
-        """Close the side file and end the thread; a lock that is held is freed."""
+        """Close the side file, and end the thread after what it waits for."""
         self._end_thread()
         self._close_file()
 
     def _close_file(self) -> None:
         if self._file is not None:
-            os.close(self._file)
-            self._file = None
+            file, self._file = self._file, None
+            _close(file)
 
     def _end_thread(self) -> None:
         if self._thread is not None:
@@ -199,8 +198,14 @@ def _locked(path: str) -> int:
             if _is_at(file, path):
                 return file
         except BaseException:
-            os.close(file)
+            _close(file)
             raise
+        _close(file)
+
+
+def _close(file: int) -> None:
+    """Close a descriptor, and so free its lock, whatever a file system of the network says."""
+    with contextlib.suppress(OSError):
         os.close(file)
 
 
@@ -222,6 +227,7 @@ class _Thread:
     def _run(self) -> None:
         while (work := self._todo.get()) is not None:
             work()
+            del work  # it would be kept until there is more to do
 
 
 class _Place(Generic[T]):
@@ -231,9 +237,9 @@ class _Place(Generic[T]):
     and so can't free a lock that was taken meanwhile.
     """
 
-    def __init__(self, queue: Queue, work: Callable[[], T], *, begun: bool) -> None:
+    def __init__(self, queue: Queue, work: Callable[[], T]) -> None:
         self.given_up = False
-        self._begun = begun
+        self._begun = False
         self._queue = queue
         self._work = work
         self._loop = asyncio.get_running_loop()
@@ -243,49 +249,52 @@ class _Place(Generic[T]):
 
     async def outcome(self, seconds: float) -> T:
         """What `Queue.first` describes."""
-        if not self._begun:
-            try:
-                await asyncio.wait([self._done], timeout=max(seconds, 0))
-            except asyncio.CancelledError:
-                if not self._give_up():
-                    await until_done(self._done)
-                    self._done.exception()
+        try:
+            await asyncio.wait([self._done], timeout=max(seconds, 0))
+        except asyncio.CancelledError:
+            if self._give_up():
                 raise
+            await until_done(self._done)
+            if not is_cancelled_by_scope():  # a scope does it again, and what is done can be told
+                self._done.exception()
+                raise
+        else:
             if self._give_up():
                 raise NotOurTurn
-        await until_done(self._done)
+            await until_done(self._done)
         return self._done.result()
 
     def do(self) -> None:
         """Wait for the lock, in a thread; then do the work, unless the place was given up."""
-        if not self._begun and not self._wait():
-            return
-        try:
-            settle, outcome = self._done.set_result, self._context.run(self._work)
-        except BaseException as problem:
-            settle, outcome = self._done.set_exception, problem
-        self._queue.unlock()
-        self._tell(settle, outcome)
-
-    def _wait(self) -> bool:
-        file: int | None = None
-        problem: Exception | None = None
-        try:
-            file = _locked(self._queue.path)
-        except OSError as refusal:
-            problem = refused(self._queue.path, refusal)
-        except Exception as refusal:
-            problem = refusal
+        file, problem = self._granted()
         with self._state:
             self._begun = not self.given_up
-        if file is None and self._begun:
+        if not self._begun:
+            if file is not None:
+                _close(file)
+        elif file is None:
             self._tell(self._done.set_exception, problem)
-        elif file is not None and not self._begun:
-            os.close(file)
-        elif file is not None:
+        else:
             self._queue.keep(file)
-            return True
-        return False
+            settle, outcome = self._worked()
+            self._queue.unlock()
+            self._tell(settle, outcome)
+
+    def _granted(self) -> tuple[int | None, Exception | None]:
+        try:
+            return _locked(self._queue.path), None
+        except OSError as problem:
+            return None, refused(self._queue.path, problem)
+        except Exception as problem:
+            return None, problem
+
+    def _worked(self) -> tuple[Callable[[Any], None], Any]:
+        try:
+            return self._done.set_result, self._context.run(self._work)
+        except StopIteration as problem:
+            return self._done.set_exception, RuntimeError(f"raised {problem!r}")
+        except BaseException as problem:
+            return self._done.set_exception, problem
 
     def _tell(self, settle: Callable[[Any], None], outcome: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop was closed: nobody is there any more

@@ -1,10 +1,11 @@
-"""A connection, and a thread for what takes long on it, which is never cut short."""
+"""A connection, a thread for it where it may have to wait, and work that is never cut short."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import contextvars
+import math
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -19,7 +20,7 @@ T = TypeVar("T")
 
 
 class Worker:
-    """One connection, and a thread for what takes long on it, which is made when it is needed."""
+    """One connection, and a thread for what may have to wait, made when it is needed."""
 
     def __init__(self, path: str) -> None:
         self.connection: sqlite3.Connection | None = None
@@ -97,6 +98,15 @@ async def until_done(done: asyncio.Future[Any]) -> None:
     if cancelled is not None:
         done.exception()
         raise cancelled
+
+
+def is_cancelled_by_scope() -> bool:
+    """Whether a scope of anyio's cancels this task, which it will do at every point of waiting."""
+    if "anyio" not in sys.modules:
+        return False
+    import anyio
+
+    return anyio.current_effective_deadline() == -math.inf
 
 
 def shielded() -> AbstractContextManager[object]:
