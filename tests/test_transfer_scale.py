@@ -19,7 +19,7 @@ from large_store import Size, build
 
 SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 MEGABYTE = 1 << 20
-MOST_MORE = 32 * MEGABYTE
+MOST_MORE = 24 * MEGABYTE
 """What an import may take beside what the program takes anyway, whatever the size of the file."""
 MOST_GROWTH = 8 * MEGABYTE
 """Between 2,000 and 8,000 events. The file grows by 4 MB, the store by 9 MB; the page caches of two

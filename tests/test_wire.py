@@ -245,6 +245,8 @@ def kept_by(answers: Iterable[Message]) -> list[str]:
 
 
 def kept_in(store: Path) -> Counter[str]:
+    if not store.exists():  # nothing was written yet
+        return Counter()
     found = rows(str(store), "SELECT text FROM journal WHERE text LIKE 'kept %'")
     return Counter(text for (text,) in found)
 

@@ -25,7 +25,7 @@ _ENTRY = """
     FROM journal_rows WHERE project = :project AND seq = :seq
 """
 _THREAD = "SELECT shown FROM threads WHERE project = :project AND name = :thread"
-_TOPIC = """
+TOPIC = """
     INSERT INTO journal_topics (project, topic, seq, number)
     SELECT :project, :topic, :seq, 1 + coalesce((
         SELECT number FROM journal_topics
@@ -148,7 +148,8 @@ def append_entry(
     row = {"id": tx.clock.new_id("j-"), "kind": kind, "thread": name, "text": text}
     row["run"] = tx.of_run
     tx.run(_INSERT, row)
-    _file(tx, seq, agent, row)
+    for topic in topics_of(agent, row):
+        tx.run(TOPIC, {"topic": topic, "seq": seq})
     tx.event("append", one_line(text.strip().partition("\n")[0], 120), row)
     documents.put(tx, "journal", str(seq), str(seq), text, seq, tx.of_run)
     if name:
@@ -158,11 +159,10 @@ def append_entry(
     return _entry(tx, seq)
 
 
-def _file(tx: Writing, seq: int, agent: str, row: Params) -> None:
-    """List an entry under all that it can be asked for by."""
+def topics_of(agent: str, row: Row | Params) -> list[str]:
+    """All that an entry can be asked for by; `row` has its kind, thread and run, folded."""
     topics = {"agent:": agent, "kind:": row["kind"], "thread:": row["thread"], "run:": row["run"]}
-    for topic in ("", *(word + value for word, value in topics.items() if value)):
-        tx.run(_TOPIC, {"topic": topic, "seq": seq})
+    return ["", *(word + value for word, value in topics.items() if value)]
 
 
 def tail(

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mcp_state.models import FALLEN
+from mcp_state.store import journal
 from mcp_state.store.text import fold
-from mcp_state.store.transaction import Row, Writing
+from mcp_state.store.transaction import Params, Row, Writing
 from mcp_state.store.transfer.fields import FIELDS, Field
 from mcp_state.store.transfer.staging import Staging
 
@@ -202,25 +203,9 @@ _ENTRY = """
     INSERT INTO journal (project, seq, id, at, actor, kind, thread, text, run)
     VALUES (:project, :seq, :id, :at, :actor, :kind, :thread, :text, :run)
 """
-_TOPICS = """
-    WITH entries AS (
-        SELECT seq, kind, thread, run, agent FROM journal JOIN actors ON actors.id = actor
-        WHERE project = :project AND seq > :last
-    ), topics AS (
-        SELECT '' AS topic, seq FROM entries
-        UNION ALL SELECT 'kind:' || kind, seq FROM entries WHERE kind <> ''
-        UNION ALL SELECT 'thread:' || thread, seq FROM entries WHERE thread <> ''
-        UNION ALL SELECT 'run:' || run, seq FROM entries WHERE run <> ''
-        UNION ALL SELECT 'agent:' || agent, seq FROM entries WHERE agent <> ''
-    )
-    INSERT INTO journal_topics (project, topic, seq, number)
-    SELECT :project, topic, seq,
-        row_number() OVER (PARTITION BY topic ORDER BY seq) + coalesce((
-            SELECT number FROM journal_topics AS there
-            WHERE there.project = :project AND there.topic = topics.topic
-            ORDER BY there.seq DESC LIMIT 1
-        ), 0)
-    FROM topics
+_NEW_ENTRIES = """
+    SELECT seq, kind, thread, run, agent FROM journal JOIN actors ON actors.id = actor
+    WHERE project = :project AND seq > :last ORDER BY seq
 """
 _BLOB = """
     INSERT INTO blobs (project, key, sha256, bytes, characters, created, created_at, changed,
@@ -272,10 +257,16 @@ class Rows:
         self._write(_MESSAGE, "message", _ROWS_OF_FRESH_EVENTS)
         self._write(_BLOCK, "memory")
         self._write(_ENTRY, "journal", _ROWS_OF_FRESH_EVENTS)
-        self._tx.run(_TOPICS, {"last": last})
+        self._tx.run_many(journal.TOPIC, self._topics(last))
         self._write(_BLOB, "blob")
         self._write(_HANDOFF, "handoff")
         self._tx.run_many(_KEY, self._keys())
+
+    def _topics(self, last: int) -> Iterator[Params]:
+        """Entry by entry: to number them all in one statement, SQLite would sort them in memory."""
+        for row in self._tx.each(_NEW_ENTRIES, {"last": last}):
+            for topic in journal.topics_of(row["agent"], row):
+                yield {"project": self._tx.project, "topic": topic, "seq": row["seq"]}
 
     def _write(self, statement: str, kind: str, chosen: str = _ROWS) -> None:
         rows = self._staging.each(chosen, {"kind": kind})
