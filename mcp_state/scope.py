@@ -138,10 +138,10 @@ class Locator:
 
     def _containing(self, start: str) -> Located | None:
         for worktree in _upwards(start):
-            git_dir = self._git_directory(worktree)
-            if git_dir is None:
+            found = self._git_directories(worktree)
+            if found is None:
                 continue
-            common = self._common_directory(git_dir)
+            git_dir, common = found
             if common is None or self._is_too_wide(worktree):
                 return None
             origin = self._parsed(os.path.join(common, "config"), _origin)
@@ -154,14 +154,21 @@ class Locator:
             )
         return None
 
-    def _git_directory(self, worktree: str) -> str | None:
-        """Find the git directory at a place; what a `.git` file points to may not exist."""
+    def _git_directories(self, worktree: str) -> tuple[str, str | None] | None:
+        """Find the git directory at a place, and the one that it has in common with others.
+
+        What a `.git` file points to may not exist, and then has none in common.
+        """
         if os.path.basename(worktree) == ".git":
             return None
         dot_git = os.path.join(worktree, ".git")
         if os.path.isfile(dot_git):
-            return os.path.join(worktree, self._parsed(dot_git, _gitdir_path))
-        return next(filter(self._common_directory, (dot_git, worktree)), None)
+            git_dir = os.path.join(worktree, self._parsed(dot_git, _gitdir_path))
+            return git_dir, self._common_directory(git_dir)
+        for git_dir in (dot_git, worktree):
+            if common := self._common_directory(git_dir):
+                return git_dir, common
+        return None
 
     def _common_directory(self, git_dir: str) -> str | None:
         if not os.path.lexists(os.path.join(git_dir, "HEAD")):
