@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 
 import anyio
@@ -97,41 +97,49 @@ async def entered(gate: Gate) -> None:
     assert await asyncio.to_thread(gate.inside.wait, SOON)
 
 
+@pytest.mark.parametrize("waits", [False, True], ids=["apart", "waited"])
 @pytest.mark.parametrize("library", ["asyncio", "anyio"])
-async def test_a_transaction_that_has_begun_cannot_be_cancelled(state: State, library: str) -> None:
+async def test_a_transaction_that_has_begun_cannot_be_cancelled(
+    state: State, library: str, waits: bool
+) -> None:
     """Fails without the shield of `until_done`."""
+    await state.journal.append("before")
     gate, over = Gate(), asyncio.Event()
     scope = anyio.CancelScope()
-
     returned = False
 
     async def write() -> None:
         nonlocal returned
         try:
             with scope:
-                await state.database.write(state.caller, gate.body, apart=True)
+                await state.database.write(state.caller, gate.body, apart=not waits)
                 returned = True
         finally:
             over.set()
 
-    writing = asyncio.create_task(write())
+    with queue_held(state.database.path) if waits else nullcontext():
+        writing = asyncio.create_task(write())
+        if waits:
+            await stands_in_line(state.database.path)
     await entered(gate)
     if library == "asyncio":
         writing.cancel()
     else:
         scope.cancel()
-    for _ in range(10):
+    for _ in range(10):  # turns of the event loop, in which it could end too early
         await asyncio.sleep(0)
     assert not over.is_set(), "it must wait for the commit"
 
     gate.go_on.set()
-    await asyncio.wait([writing])
+    await asyncio.wait([writing], timeout=SOON)
 
     assert writing.cancelled() is (library == "asyncio")
     assert returned is (library == "anyio")
     with closing(sqlite3.connect(state.database.path)) as connection:
         assert connection.execute("SELECT anchor FROM directories").fetchall() == [("/gate",)]
-        assert connection.execute("SELECT operation FROM events").fetchall() == [("gate",)]
+        events = connection.execute("SELECT operation FROM events ORDER BY seq").fetchall()
+    assert events == [("append",), ("gate",)]
+    assert (await state.journal.append("after")).seq == 3
 
 
 async def test_the_next_call_works_after_a_cancelled_one(state: State) -> None:
@@ -215,39 +223,6 @@ async def test_who_waited_begins_at_once_though_the_event_loop_has_other_things_
     assert gate.inside.wait(SOON), "this holds the event loop"
     gate.go_on.set()
     await asyncio.wait_for(writing, SOON)
-
-
-@pytest.mark.parametrize("library", ["asyncio", "anyio"])
-async def test_who_waited_and_has_begun_cannot_be_cancelled(state: State, library: str) -> None:
-    await state.journal.append("before")
-    gate = Gate()
-    scope = anyio.CancelScope()
-    returned = False
-
-    async def write() -> None:
-        nonlocal returned
-        with scope:
-            await state.database.write(state.caller, gate.body)
-            returned = True
-
-    with queue_held(state.database.path):
-        writing = asyncio.create_task(write())
-        await stands_in_line(state.database.path)
-    await entered(gate)
-
-    if library == "asyncio":
-        writing.cancel()
-    else:
-        scope.cancel()
-    for _ in range(10):
-        await asyncio.sleep(0)
-    assert not writing.done(), "it must wait for the commit"
-    gate.go_on.set()
-    await asyncio.wait([writing], timeout=SOON)
-
-    assert writing.cancelled() is (library == "asyncio")
-    assert returned is (library == "anyio")
-    assert (await state.journal.append("after")).seq == 3
 
 
 async def test_what_closing_the_side_file_refuses_keeps_nobody_waiting(
