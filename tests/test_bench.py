@@ -220,11 +220,19 @@ def test_a_lock_that_hinders_others_is_seen_and_an_open_store_is_none(tmp_path: 
         assert reading.startswith("a.db-shm READ 12")
 
 
+def until_asleep(pid: int) -> None:
+    """Until it waits for something, as its state in `/proc` tells."""
+    while Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] != "S":
+        pass
+
+
 def test_what_a_process_did_is_seen(tmp_path: Path) -> None:
     with child(tmp_path, 1) as server:
         one_at_a_time(server, [NOOP])
+        until_asleep(server.pid)
         before = processor_time(server.pid), wake_ups(server.pid)
-        one_at_a_time(server, [NOOP] * 100)
+        one_at_a_time(server, [NOOP] * 100)  # of which each may come before it is asleep again
+        until_asleep(server.pid)
         after = processor_time(server.pid), wake_ups(server.pid)
         assert 2 < rss(server.pid) < 200
     assert after[0] > before[0]
