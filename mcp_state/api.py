@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mcp_state.models import Actor, Caller, Limits, Packet, Purged, Totals
 from mcp_state.orient import Orient
 from mcp_state.settings import store_path
-from mcp_state.store.database import Database
+from mcp_state.store.database import Database, open_database
 from mcp_state.store.text import clean
 from mcp_state.times import Clock
 
@@ -168,7 +168,7 @@ async def open_store(
         BadArgument: the path is relative.
     """
     clock = clock or Clock()
-    database = Database(
+    database = open_database(
         store_path(os.fspath(path), os.getcwd(), "the path"),
         clock=clock,
         limits=limits,

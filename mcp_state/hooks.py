@@ -18,7 +18,7 @@ from mcp_state.record import record
 from mcp_state.render import event_line
 from mcp_state.render_words import name
 from mcp_state.settings import Settings
-from mcp_state.store.database import Database
+from mcp_state.store.database import Database, open_database
 from mcp_state.store.sessions import InHand, Sessions
 from mcp_state.store.text import quoted
 from mcp_state.times import Clock, ago, until
@@ -104,7 +104,7 @@ async def answer(event: Event, told: Told, settings: Settings, clock: Clock | No
     """
     if told.again or told.waiting:
         return ""
-    database = Database(settings.db, clock=clock, limits=settings.limits, read_only=True)
+    database = open_database(settings.db, clock=clock, limits=settings.limits, read_only=True)
     try:
         caller = await _caller(event, told, settings, database)
         if event == "session-start":
@@ -250,7 +250,7 @@ async def _at_stop(caller: Caller, mine: InHand, settings: Settings, clock: Cloc
     """Hold the session back for what it left in silence, once for each such thing."""
     if not mine.silent:
         return ""
-    database = Database(settings.db, clock=clock, limits=settings.limits, wait=1)
+    database = open_database(settings.db, clock=clock, limits=settings.limits, wait=1)
     try:
         new = await Sessions(database, caller).tell([seq for _, seq in mine.silent])
     finally:

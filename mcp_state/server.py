@@ -27,7 +27,7 @@ from mcp_state.errors import BadArgument, ReadonlyToolset, StateError
 from mcp_state.models import Actor, Caller, Packet, Totals
 from mcp_state.plain import plain
 from mcp_state.settings import Settings
-from mcp_state.store.database import Database
+from mcp_state.store.database import open_database
 from mcp_state.store.text import clean
 from mcp_state.times import Clock
 from mcp_state.tools.arguments import Bound, bind, named_project
@@ -101,7 +101,7 @@ class _App:
         self.toolset = toolset.load(
             settings.toolset, settings.tools, settings.exclude, read_only=settings.read_only
         )
-        self.database = Database(
+        self.database = open_database(
             settings.db,
             clock=clock,
             limits=settings.limits,

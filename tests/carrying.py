@@ -16,7 +16,7 @@ from workload import Nouns, StepClock, work, work_long, work_truth
 from mcp_state.api import State
 from mcp_state.models import Actor, Caller, Imported
 from mcp_state.store.consistency import inspect
-from mcp_state.store.database import Database
+from mcp_state.store.database import open_database
 from mcp_state.times import Clock
 
 Line = dict[str, Any]
@@ -27,7 +27,7 @@ class Store:
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self.path = path
-        self.database = Database(str(path), clock=clock)
+        self.database = open_database(str(path), clock=clock)
         self._files = 0
 
     def as_(self, agent: str = "codex", session: str = "s1", project: str = "acme") -> State:

@@ -28,7 +28,7 @@ from mcp_state.models import Actor, Caller
 from mcp_state.server import create_server
 from mcp_state.settings import Settings
 from mcp_state.store import opening
-from mcp_state.store.database import Database
+from mcp_state.store.database import Database, open_database
 from mcp_state.times import Clock
 
 COMPLAINTS = Path(tempfile.mkstemp(prefix="complaints-")[1])
@@ -134,7 +134,7 @@ async def open_state(path: str, clock: FakeClock) -> AsyncGenerator[Open]:
         *, project: str = "acme", agent: str = "codex", session: str = "s1", database: str = "one"
     ) -> State:
         if database not in databases:
-            databases[database] = Database(path, clock=clock)
+            databases[database] = open_database(path, clock=clock)
         caller = Caller(project, "argument", Actor(agent, f"{agent} 1.0", session))
         return State(databases[database], caller)
 

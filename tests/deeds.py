@@ -26,7 +26,7 @@ from mcp_state.errors import StateError
 from mcp_state.models import Actor, Caller
 from mcp_state.store import opening
 from mcp_state.store.backup import back_up
-from mcp_state.store.database import Database
+from mcp_state.store.database import open_database
 from mcp_state.times import Clock
 
 AT = datetime(2026, 11, 30, 10, 0, tzinfo=UTC)
@@ -48,7 +48,7 @@ class Stopped(Clock):
 
 @asynccontextmanager
 async def opened(store: Path, clock: Clock) -> AsyncGenerator[State]:
-    database = Database(str(store), clock=clock, wait=2.0)
+    database = open_database(str(store), clock=clock, wait=2.0)
     try:
         yield State(database, Caller("acme", "argument", Actor("tester", "test", "s1"), "", "/w"))
     finally:

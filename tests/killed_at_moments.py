@@ -69,7 +69,7 @@ def run(store: Path, folder: Path, words: list[str], kill_at: int) -> tuple[int,
 
 
 def tell(store: Path, folder: Path, every: int, words: list[str]) -> None:
-    for module in ("mcp_state.cli.journal", "mcp_state.api", "mcp_state.store.database"):
+    for module in ("mcp_state.cli.journal", "mcp_state.api", "mcp_state.store.sqlite"):
         importlib.import_module(module)
     ended, moments = run(store, folder / "0", words, 0)
     assert ended == 0

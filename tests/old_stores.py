@@ -28,7 +28,7 @@ from mcp_state.api import State
 from mcp_state.errors import StateError
 from mcp_state.models import Actor, Caller, Place, Status
 from mcp_state.store import opening
-from mcp_state.store.database import Database
+from mcp_state.store.database import Database, open_database
 from mcp_state.times import Clock
 
 STORES = Path(__file__).with_name("stores")
@@ -194,7 +194,7 @@ VERSIONS = (core, runs, truth)
 async def fill(path: str, version: int) -> None:
     """Make a store and do all that the `version` of the schema has a place for."""
     clock = Minutes()
-    database = Database(path, clock=clock)
+    database = open_database(path, clock=clock)
     try:
         by = Filling(database, clock)
         for what in VERSIONS[:version]:

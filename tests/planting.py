@@ -18,7 +18,7 @@ from workload import StepClock
 
 from mcp_state.api import State
 from mcp_state.models import Actor, Caller, Place
-from mcp_state.store.database import Database
+from mcp_state.store.database import open_database
 
 SECRET = "hunter22"
 """As long as the mark that takes its place, so that sizes stay."""
@@ -43,7 +43,7 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.database = Database(str(path), clock=CountingClock(), allow_secrets=True)
+        self.database = open_database(str(path), clock=CountingClock(), allow_secrets=True)
 
     def as_(self, agent: str = "codex", session: str = "s1", project: str = "acme") -> State:
         caller = Caller(project, "argument", Actor(agent, "test", session), worktree="/w")

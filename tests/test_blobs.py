@@ -28,7 +28,7 @@ from mcp_state.api import State
 from mcp_state.cli import main
 from mcp_state.errors import BadArgument, Expired, NotFound, OverLimit, SecretRefused
 from mcp_state.models import Actor, Blob, Caller, Limits
-from mcp_state.store.database import Database
+from mcp_state.store.database import open_database
 from mcp_state.store.doctor import examine
 
 EMPTY = "[acme (from --project) · nothing stored yet]"
@@ -254,7 +254,7 @@ async def test_a_ttl_that_is_no_duration_is_refused(call: Call, ttl: str) -> Non
 
 
 async def test_the_limit_counts_bytes_in_utf_8(path: str, clock: FakeClock) -> None:
-    database = Database(path, clock=clock, limits=Limits(blob=12))
+    database = open_database(path, clock=clock, limits=Limits(blob=12))
     state = State(database, Caller("acme", "argument", Actor("codex")))
 
     assert (await state.blobs.put("é" * 6)).bytes == 12

@@ -23,7 +23,7 @@ from mcp_state.errors import BadArgument, ProjectUnknown, StoreBusy, StoreReadon
 from mcp_state.models import Actor, Caller, JournalEntry
 from mcp_state.settings import store_path
 from mcp_state.store import opening
-from mcp_state.store.database import Database
+from mcp_state.store.database import open_database
 from mcp_state.store.queue import Queue
 from mcp_state.store.transaction import Reading, Writing
 
@@ -269,7 +269,7 @@ async def test_a_store_that_is_made_while_somebody_looks_for_it_was_never_lost(
     open_state: Open, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await open_state().journal.append("first of all")
-    database = Database(path)
+    database = open_database(path)
     reader = State(database, Caller("acme", "argument", Actor("codex")))
     looks = iter([None])  # the first look came before the store
 
@@ -286,7 +286,7 @@ async def test_a_store_that_is_made_while_somebody_looks_for_it_was_never_lost(
 
 async def test_the_wait_for_the_turn_has_an_end_at_every_moment(state: State) -> None:
     await state.journal.append("before")
-    database = Database(state.database.path, wait=0.5)
+    database = open_database(state.database.path, wait=0.5)
     impatient = State(database, Caller("acme", "argument", Actor("codex")))
     gate, second = Gate(), Gate("/second")
     first = asyncio.create_task(database.write(state.caller, gate.body, apart=True))
@@ -311,7 +311,7 @@ async def test_the_wait_for_the_turn_has_an_end_at_every_moment(state: State) ->
 
 async def test_who_has_begun_is_not_too_late(open_state: Open, path: str, clock: FakeClock) -> None:
     await open_state().journal.append("before")
-    database = Database(path, clock=clock, wait=0.05)
+    database = open_database(path, clock=clock, wait=0.05)
     gate = Gate()
     with queue_held(path):
         writing = asyncio.create_task(
@@ -358,7 +358,7 @@ async def test_a_wait_that_is_too_long_says_not_saved(
     open_state: Open, path: str, clock: FakeClock, holder: Callable[[str], Holder]
 ) -> None:
     await open_state().journal.append("before")
-    database = Database(path, clock=clock, wait=0.05)
+    database = open_database(path, clock=clock, wait=0.05)
     impatient = State(database, Caller("acme", "argument", Actor("codex")))
     with holder(path), pytest.raises(StoreBusy) as refusal:
         await impatient.journal.append("too late")
@@ -548,7 +548,7 @@ async def test_only_what_may_wait_or_takes_long_is_done_in_a_thread(
         return "nfs4"
 
     monkeypatch.setattr(opening, "file_system", remote_files)
-    remote = Database(str(tmp_path / "remote" / "state.db"))
+    remote = open_database(str(tmp_path / "remote" / "state.db"))
     assert await remote.write(state.caller, thread) != here
     assert await remote.read(state.caller, thread) != here
     await remote.aclose()

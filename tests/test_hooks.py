@@ -415,7 +415,7 @@ async def test_what_cannot_be_remembered_is_not_said(
     def denied(*_: object) -> bool:
         return False
 
-    monkeypatch.setattr("mcp_state.store.database.os.access", denied)
+    monkeypatch.setattr("mcp_state.store.sqlite.os.access", denied)
 
     with pytest.raises(StoreReadonly):
         await hook("stop")

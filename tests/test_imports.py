@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mcp_state.api import State
 from mcp_state.models import Actor, Caller
-from mcp_state.store.database import Database
+from mcp_state.store.database import open_database
 
 PACKAGE = Path(__file__).parent.parent / "mcp_state"
 
@@ -121,7 +121,7 @@ def test_the_package_offers_what_it_names() -> None:
 
 
 def test_each_noun_of_a_state_is_made_when_it_is_asked_for() -> None:
-    state = State(Database("/nowhere/state.db"), Caller("acme", "argument", Actor("codex")))
+    state = State(open_database("/nowhere/state.db"), Caller("acme", "argument", Actor("codex")))
 
     nouns = {noun for noun in State.__annotations__ if getattr(state, noun).caller is state.caller}
 

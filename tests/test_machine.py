@@ -41,7 +41,7 @@ from mcp_state.models import Actor, Caller, Limits
 from mcp_state.server import create_server
 from mcp_state.settings import Settings
 from mcp_state.store import doctor
-from mcp_state.store.database import Database
+from mcp_state.store.database import open_database
 from mcp_state.tools import ALL_TOOLS
 
 SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
@@ -674,7 +674,7 @@ class Machine(RuleBasedStateMachine):
         self.agreed = True
 
     async def _done(self, place: str, deed: Callable[[State], Awaitable[object]]) -> str:
-        database = Database(self.path, clock=self.clock)
+        database = open_database(self.path, clock=self.clock)
         caller = Caller(place, "argument", Actor(PERSON.agent, "", PERSON.session))
         try:
             await deed(State(database, caller))

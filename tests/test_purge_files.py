@@ -28,7 +28,7 @@ from mcp_state.api import open_store
 from mcp_state.errors import StoreReadonly
 from mcp_state.models import PurgedFile
 from mcp_state.store import doctor
-from mcp_state.store.database import Database
+from mcp_state.store.database import open_database
 
 SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 SEED = random.SystemRandom().randrange(1 << 32)
@@ -89,7 +89,7 @@ async def test_a_reader_of_an_older_state_is_named_and_a_second_purge_finishes(
 ) -> None:
     path = tmp_path / "state.db"
     async with store_at(path) as store:
-        store.database = Database(str(path), clock=store.database.clock, wait=0.2)
+        store.database = open_database(str(path), clock=store.database.clock, wait=0.2)
         await store.as_().memory.set("plan", SECRET)
         with plain(path) as reader:
             reader.execute("BEGIN")

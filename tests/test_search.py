@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mcp_state.api import State
 from mcp_state.errors import BadArgument
 from mcp_state.models import Actor, Caller
-from mcp_state.store.database import Database
+from mcp_state.store.database import open_database
 
 
 async def found(state: State, query: str) -> list[str]:
@@ -353,7 +353,7 @@ words = st.text(
 
 def test_any_word_of_any_stored_text_finds_it(path: str) -> None:
     with asyncio.Runner() as runner:
-        database = Database(path)
+        database = open_database(path)
         projects = itertools.count()
 
         @settings(max_examples=60, deadline=None)

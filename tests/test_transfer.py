@@ -38,7 +38,7 @@ from mcp_state.errors import (
     StoreReadonly,
 )
 from mcp_state.models import Caller, Exported, Imported, MemoryBlock
-from mcp_state.store.database import Database
+from mcp_state.store.database import open_database
 from mcp_state.store.handoffs import Handoffs
 from mcp_state.store.opening import apply, migrations
 from mcp_state.store.transfer import Transfer
@@ -532,7 +532,7 @@ async def test_a_server_that_only_reads_exports_and_does_not_import(tmp_path: Pa
     async with store_at(tmp_path / "a.db") as ours:
         ada = ours.as_("ada")
         key = (await ada.handoffs.create("go on")).handoff.key
-        reader = Database(str(ours.path), read_only=True, clock=StepClock())
+        reader = open_database(str(ours.path), read_only=True, clock=StepClock())
         transfer = Transfer(reader, Caller("acme", "argument", ada.caller.actor))
         try:
             file = tmp_path / "x.jsonl"

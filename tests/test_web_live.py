@@ -17,7 +17,7 @@ from mcp_state.api import State
 from mcp_state.errors import StoreBusy
 from mcp_state.models import Actor, Caller
 from mcp_state.settings import Settings
-from mcp_state.store.database import Database
+from mcp_state.store.database import Database, open_database
 from mcp_state.store.transaction import Reading
 from mcp_state.web import live
 from mcp_state.web.live import Live
@@ -131,7 +131,7 @@ async def test_one_watcher_looks_for_all_who_listen_and_none_for_nobody(
     path: str, mine: State, reads: list[str]
 ) -> None:
     await mine.journal.append("one")
-    database = Database(path)
+    database = open_database(path)
     watched = Live(database)
     before = asyncio.all_tasks()
 
@@ -191,7 +191,7 @@ async def test_a_bounded_number_listens(page: Browser, monkeypatch: pytest.Monke
 
 
 async def test_the_bound_is_that_of_the_module(path: str) -> None:
-    database = Database(path)
+    database = open_database(path)
     watched = Live(database)
     streams = [watched.events(Caller("a", "", Actor("p"))) for _ in range(live.MOST_LISTENERS)]
     for stream in streams:
@@ -207,7 +207,7 @@ async def test_no_more_listen_if_all_come_at_once(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "MOST_LISTENERS", 2)
-    database = Database(path)
+    database = open_database(path)
     watched = Live(database)
     streams = [watched.events(Caller("a", "", Actor("p"))) for _ in range(5)]
     told = [await anext(stream, b"over") for stream in streams]

@@ -14,7 +14,7 @@ from mcp_state.api import State
 from mcp_state.models import Actor, Caller
 from mcp_state.plain import plain
 from mcp_state.settings import Settings
-from mcp_state.store.database import Database
+from mcp_state.store.database import open_database
 
 NOW = "2026-11-29T09:00:00Z"
 CODEX = {"agent": "codex", "client": "codex 1.0", "session": "s1"}
@@ -29,7 +29,7 @@ async def page(settings: Settings, clock: FakeClock) -> AsyncGenerator[Browser]:
 @pytest.fixture
 async def person(path: str, clock: FakeClock) -> AsyncGenerator[State]:
     """Whoever looks at the page, through the API."""
-    database = Database(path, clock=clock)
+    database = open_database(path, clock=clock)
     yield State(database, Caller("acme", "--project", Actor("person", "mcp-state", "s1")))
     await database.aclose()
 

@@ -18,7 +18,7 @@ import pytest
 from mcp_state.errors import StateError
 from mcp_state.models import Actor, Caller, Criterion, Place, Status
 from mcp_state.store.blobs import Blobs
-from mcp_state.store.database import Database
+from mcp_state.store.database import Database, open_database
 from mcp_state.store.facts import Facts
 from mcp_state.store.handoffs import Handoffs
 from mcp_state.store.journal import Journal
@@ -92,7 +92,7 @@ class Nouns:
 async def opened(
     path: Path, *, wait: float = 10.0, read_only: bool = False
 ) -> AsyncGenerator[Database]:
-    database = Database(str(path), clock=StepClock(), wait=wait, read_only=read_only)
+    database = open_database(str(path), clock=StepClock(), wait=wait, read_only=read_only)
     try:
         yield database
     finally:

@@ -21,7 +21,7 @@ from mcp_state.errors import BadArgument, OverLimit
 from mcp_state.models import Actor, Totals
 from mcp_state.record import record
 from mcp_state.settings import Settings, store_path
-from mcp_state.store.database import Database
+from mcp_state.store.database import open_database
 from mcp_state.store.text import clean, fold, near_names
 from mcp_state.who import Resolver
 
@@ -283,7 +283,7 @@ async def opened(
 
     settings = options.settings
     actor = Actor(settings.agent or "person", "mcp-state", settings.session)
-    database = Database(
+    database = open_database(
         settings.db,
         limits=settings.limits,
         read_only=read_only,

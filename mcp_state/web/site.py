@@ -19,7 +19,7 @@ from mcp_state.api import State
 from mcp_state.errors import BadArgument, OverLimit, StateError
 from mcp_state.models import Actor, Caller
 from mcp_state.settings import Settings
-from mcp_state.store.database import Database
+from mcp_state.store.database import open_database
 from mcp_state.store.text import clean
 from mcp_state.times import Clock
 from mcp_state.web.deeds import DEEDS, do
@@ -58,7 +58,7 @@ class Site:
     """One store, for people, as a site on this machine."""
 
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
-        self.database = Database(
+        self.database = open_database(
             settings.db,
             clock=clock,
             limits=settings.limits,
