@@ -86,7 +86,12 @@ class SQLiteDatabase(Database):
         self._changes = 0
 
     async def write(
-        self, caller: Caller, body: Callable[[Writing], T], *, apart: bool = False
+        self,
+        caller: Caller,
+        body: Callable[[Writing], T],
+        *,
+        apart: bool = False,
+        every_project: bool = False,
     ) -> T:
         """Run `body` in the turn of this process among the others."""
         return await self._in_turn(lambda: self._transact(caller, body), apart=apart)
@@ -150,7 +155,9 @@ class SQLiteDatabase(Database):
         """Whether a transaction waits for the network, or for readers, as it does without a WAL."""
         return not opening.wal_is_safe(self.path)
 
-    async def read(self, caller: Caller, body: Callable[[Reading], T]) -> T:
+    async def read(
+        self, caller: Caller, body: Callable[[Reading], T], *, every_project: bool = False
+    ) -> T:
         """Run `body` on the reading connection."""
         while True:
             try:
