@@ -12,12 +12,12 @@
 -- search    which runs of three characters a document holds, to find it by any part of a word.
 --           Each is `range:abc`, or `range.abc` if it is of the column `short`. The range is the
 --           id of the document / 2^36, its project and kind, so that a search in one project
---           costs nothing in another. They are found by index, which row level security would not let
---           them: it lets no operator see a row first that might tell of it. So this table has no
---           text and no project, and what is found is read from `documents`, behind the wall.
+--           costs nothing in another. Row level security would keep their index from being used:
+--           it lets no operator see a row before it does that might tell of it. So this table has
+--           neither text nor project, and what is found is read in `documents`, behind the wall.
 --
 -- The wall: every table with a column `project` shows, and takes, only rows of the project that
--- `mcp_state.project` names for the transaction, or of all if that is '*', and none if it is not set.
+-- `mcp_state.project` names in the transaction. If that is '*' it is open, if not set it is closed.
 -- It holds for the owner of the tables too. Projects, their names and directories, and actors are
 -- outside: they are how one finds the project.
 --
@@ -559,7 +559,7 @@ CREATE FUNCTION instr(x TEXT, part TEXT) RETURNS BIGINT LANGUAGE sql IMMUTABLE P
 RETURN strpos(x, part);
 
 CREATE FUNCTION quote(x TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN coalesce($q$'$q$ || replace(x, $q$'$q$, $q$''$q$) || $q$'$q$, 'NULL');
+RETURN coalesce('''' || replace(x, '''', '''''') || '''', 'NULL');
 
 CREATE FUNCTION json_valid(x TEXT) RETURNS BIGINT LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (x IS JSON)::int;
@@ -591,7 +591,7 @@ RETURN (
         SELECT number, name, CASE '$.' || name WHEN path THEN new ELSE item END AS item
         FROM json_each(x::json) WITH ORDINALITY AS fields (name, item, number)
         UNION ALL
-        SELECT NULL, substr(path, 3), new WHERE json_at(x, path) IS NULL
+        SELECT NULL, substr(path, 3), new WHERE x IS NOT NULL AND json_at(x, path) IS NULL
     ) AS fields
 );
 
@@ -603,12 +603,32 @@ CREATE FUNCTION json_set(x TEXT, path TEXT, new BIGINT) RETURNS TEXT
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN json_set(x, path, coalesce(to_json(new), 'null'::json));
 
-CREATE FUNCTION json_array_of(items JSON[]) RETURNS TEXT LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN '[' || array_to_string(items, ',', 'null') || ']';
-
 CREATE FUNCTION json_append(items JSON[], item JSON) RETURNS JSON[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN array_append(items, item);
+
+CREATE FUNCTION json_append(items JSON[], item TEXT) RETURNS JSON[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN array_append(items, to_json(item));
+
+CREATE FUNCTION json_append(items JSON[], item BIGINT) RETURNS JSON[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN array_append(items, to_json(item));
+
+CREATE FUNCTION json_array_of(items JSON[]) RETURNS TEXT LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN '[' || array_to_string(items, ',', 'null') || ']';
+
+CREATE AGGREGATE json_group_array(JSON) (
+    SFUNC = json_append, STYPE = JSON[], INITCOND = '{}', FINALFUNC = json_array_of
+);
+
+CREATE AGGREGATE json_group_array(TEXT) (
+    SFUNC = json_append, STYPE = JSON[], INITCOND = '{}', FINALFUNC = json_array_of
+);
+
+CREATE AGGREGATE json_group_array(BIGINT) (
+    SFUNC = json_append, STYPE = JSON[], INITCOND = '{}', FINALFUNC = json_array_of
+);
 
 CREATE PROCEDURE put_up_walls() LANGUAGE plpgsql AS $$
 DECLARE
