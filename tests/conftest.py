@@ -84,11 +84,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def path(tmp_path: Path, engine: str) -> str:
-    """Where a store is to be."""
+def path(tmp_path: Path, engine: str) -> Generator[str]:
+    """Where a store is to be; on PostgreSQL there is an empty one."""
     if engine == "postgres":
-        return postgres.new_store()
-    return str(tmp_path / "store" / "state.db")
+        with postgres.empty_store() as address:
+            yield address
+    else:
+        yield str(tmp_path / "store" / "state.db")
 
 
 @pytest.fixture(scope="session", autouse=True)

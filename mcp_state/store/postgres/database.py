@@ -30,8 +30,10 @@ from mcp_state.models import Caller, Limits, Totals
 from mcp_state.record import record
 from mcp_state.store import opening as sqlite_opening
 from mcp_state.store.database import Database
+from mcp_state.store.full_text import Wanted
 from mcp_state.store.postgres import opening
 from mcp_state.store.postgres.connection import Connection, adapt
+from mcp_state.store.postgres.full_text import newest
 from mcp_state.store.postgres.opening import Address
 from mcp_state.store.postgres.refusals import (
     TRANSIENT,
@@ -136,6 +138,10 @@ class PostgresReading(Reading):
     def each(self, sql: str, params: Params = NONE) -> Iterator[Row]:
         """The rows one by one, from a cursor on the server."""
         return cast(Iterator[Row], self._server.each(sql, self._bound(params)))
+
+    def newest_matches(self, wanted: Wanted, ids: tuple[int, int], limit: int) -> list[Row]:
+        """The newest documents that match, whose ids are from the first up to the second."""
+        return newest(self, wanted, ids, limit)
 
 
 class PostgresWriting(PostgresReading, Writing):
