@@ -31,6 +31,7 @@ LAYERS = (
     ("orient",),
     ("hooks",),
     ("api",),
+    ("live",),
     ("foreign", "web"),
     ("tools",),
     ("toolset",),
