@@ -81,25 +81,37 @@ class Live:
 
     @asynccontextmanager
     async def listening(self, caller: Caller) -> AsyncGenerator[Listener]:
+        """`join`, and `leave` at the end."""
+        listener = await self.join(caller)
+        try:
+            yield listener
+        finally:
+            self.leave(listener)
+
+    async def join(self, caller: Caller) -> Listener:
         """Listen to the caller's project: how it stands is the first news.
 
-        Nothing that is committed once this was entered is missed.
+        Nothing that is committed once this returned is missed. To be ended with `leave`.
         """
         listener = Listener(caller)
         if self._is_over:
             listener.end()
-            yield listener
-            return
+            return listener
         self._listeners.add(listener)
         if self._watcher is None:
             self._watcher = asyncio.create_task(self._watch())
         try:
             if not await self._look([listener]):
                 self._stale.set()
-            yield listener
-        finally:
-            self._listeners.discard(listener)
-            self._rest()
+        except BaseException:
+            self.leave(listener)
+            raise
+        return listener
+
+    def leave(self, listener: Listener) -> None:
+        """Listen no more."""
+        self._listeners.discard(listener)
+        self._rest()
 
     def close(self) -> None:
         """Let all go who listen, and whoever comes later."""

@@ -37,6 +37,7 @@ LAYERS = (
     ("toolset",),
     ("transport",),
     ("apps",),
+    ("subscriptions",),
     ("server",),
     ("cli", "__main__"),
 )

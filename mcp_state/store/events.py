@@ -199,13 +199,16 @@ def standing(tx: Reading, caller: Caller) -> tuple[int, int]:
     return project, tx.scalar(_STANDING, {"id": project}) or 0
 
 
-def touched(tx: Reading, since: int, upto: int) -> frozenset[tuple[str, str]]:
+def touched(tx: Reading, since: int, upto: int) -> frozenset[tuple[str, str]] | None:
     """The subjects (kind, folded name) of the events after `since` to `upto`, but for traces.
 
-    What was refused changed nothing: that something was, is one subject, `("refused", "")`.
+    What was refused changed nothing: that something was, is one subject, `("refused", "")`. None
+    if it was the project itself that changed: it was purged, or has another name.
     """
     span = {"since": since, "upto": upto}
     found = {(row["kind"], row["name"]) for row in tx.all(_TOUCHED, span)}
+    if any(kind == "project" for kind, _ in found):
+        return None
     if tx.one(_REFUSED, span) is not None:
         found.add(("refused", ""))
     return frozenset(found)
