@@ -16,7 +16,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TypeVar
@@ -24,6 +24,7 @@ from typing import TypeVar
 from mcp_state.errors import StateError, StoreBusy, StoreDamaged, StoreReadonly
 from mcp_state.models import Caller, Limits
 from mcp_state.store import opening
+from mcp_state.store.changes import Changes
 from mcp_state.store.database import Database
 from mcp_state.store.queue import NotOurTurn, Queue, noted_changes
 from mcp_state.store.refusals import (
@@ -84,6 +85,7 @@ class SQLiteDatabase(Database):
         self._writer = Worker(path)
         self._reader = Worker(path)
         self._changes = 0
+        self._news = Changes(self._state)
 
     async def write(
         self,
@@ -136,6 +138,7 @@ class SQLiteDatabase(Database):
                 await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE))
         finally:
             self._turn.release()
+            self._news.poke()
 
     async def _acquire(self) -> None:
         """Become the first among the calls of this process."""
@@ -169,8 +172,28 @@ class SQLiteDatabase(Database):
             except _Older:
                 await self._in_turn(self._migrate, apart=True)
 
+    def changes(self) -> AsyncGenerator[None]:
+        """Look at the file five times a second, and after what is written here."""
+        return self._news.listen()
+
+    async def _state(self) -> object:
+        """What differs after a change, for as long as it is kept: which connection, and when."""
+        try:
+            if self._may_wait:
+                return await self._reader.run(self._data_version)
+            return self._data_version()
+        except Exception as problem:  # whatever it is, who listens meets it when reading
+            return repr(problem)
+
+    def _data_version(self) -> tuple[sqlite3.Connection, int]:
+        with self._translated(self._reader):
+            connection = self._opened(self._open_reader)
+            (version,) = connection.execute("PRAGMA data_version").fetchone()
+            return connection, version
+
     async def aclose(self) -> None:
         """Close both connections."""
+        self._news.close()
         with shielded():
             await self._reader.close()
             async with self._turn:

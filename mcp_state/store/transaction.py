@@ -145,23 +145,26 @@ class Reading:
     def _bound(self, params: Params) -> Params:
         return {"project": self.project, "now": self.now, "within": WITHIN, **params}
 
-    def _find_project(self) -> int:
-        """The id of the caller's project; 0 if it is not in the store."""
-        self.project = 0
-        if self.caller.anchor:
-            found = self.scalar(_BY_ANCHOR, {"anchor": self.caller.anchor})
-            if found is not None and not (self.caller.how == "git origin" and self._named()):
+    def project_of(self, caller: Caller) -> int:
+        """The id of this caller's project; 0 if it is not in the store."""
+        if caller.anchor:
+            found = self.scalar(_BY_ANCHOR, {"anchor": caller.anchor})
+            if found is not None and not (caller.how == "git origin" and self._named(caller)):
                 return found
-        return self._named()
+        return self._named(caller)
 
-    def _named(self) -> int:
+    def _find_project(self) -> int:
+        self.project = 0
+        return self.project_of(self.caller)
+
+    def _named(self, caller: Caller) -> int:
         """The id of the project of this name. A known origin says more than a directory does.
 
         Another repository may have taken its place, and nothing of one shows in the other.
         """
-        if not self.caller.project:
+        if not caller.project:
             return 0
-        return self.scalar(_BY_NAME, {"name": fold(self.caller.project)}) or 0
+        return self.scalar(_BY_NAME, {"name": fold(caller.project)}) or 0
 
 
 class Writing(Reading):
