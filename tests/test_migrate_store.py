@@ -52,7 +52,7 @@ async def test_all_of_a_file_comes_back_from_a_server(tmp_path: Path) -> None:
     assert contents(back) == contents(here)
     assert contradictions(back) == []
     assert hashlib.sha256(here.read_bytes()).hexdigest() == before
-    assert there.events == again.events == sum(n for (n,) in rows(here, LAST))
+    assert there.events == again.events == sum(int(str(n)) for (n,) in rows(here, LAST))
 
 
 LAST = "SELECT last_event FROM projects"
@@ -83,7 +83,7 @@ async def test_one_goes_on_in_the_copy_where_one_stopped(tmp_path: Path) -> None
 
     assert "OBJECTIVE" in packet.text
     (last,) = rows(here, "SELECT last_event FROM projects WHERE shown = 'acme'")
-    assert entry.seq == last[0] + 1
+    assert entry.seq == int(str(last[0])) + 1
     assert [hit.seq for hit in hits] == [entry.seq]
 
 
