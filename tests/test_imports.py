@@ -37,6 +37,7 @@ LAYERS = (
     ("transport",),
     ("apps",),
     ("server",),
+    ("http",),
     ("cli", "__main__"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
