@@ -150,13 +150,14 @@ class Principal:
 class Token:
     """What is known of a token, which is all but the token itself.
 
-    `projects` are the names of those it is for, None for all there are.
+    `projects` are the names of those it is for; one for `every_project` names none.
     """
 
     id: str
     agent: str
     toolset: str
-    projects: Sequence[str] | None
+    projects: Sequence[str]
+    every_project: bool
     created_at: datetime
     expires_at: datetime
     revoked_at: datetime | None = None

@@ -173,11 +173,11 @@ class _App:
             self._offers[name] = _Offer(toolset.narrowed(self.toolset, name))
         return self._offers[name]
 
-    async def instruct(self, request: Request, call_next: CallNext) -> HandlerResult:
+    async def instruct(self, ctx: Request, call_next: CallNext) -> HandlerResult:
         """Say at the beginning of a connection what the toolset of its token says."""
-        result = await call_next(request)
-        if request.method in _BEGINNINGS and isinstance(result, dict):
-            result["instructions"] = self._offer(request).toolset.instructions
+        result = await call_next(ctx)
+        if ctx.method in _BEGINNINGS and isinstance(result, dict):
+            result["instructions"] = self._offer(ctx).toolset.instructions
         return result
 
     async def call_tool(

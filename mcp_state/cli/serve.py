@@ -25,7 +25,7 @@ ADDRESS = "127.0.0.1:8765"
     mcp-state serve --agent codex
     mcp-state serve --toolset readonly --project my-work
     mcp-state serve --http
-    mcp-state serve --http 0.0.0.0:8765 --behind-proxy --allow-host state.example.com
+    mcp-state serve --http --behind-proxy --allow-host state.example.com
     """,
 )
 @click.option("--toolset", default="coding", show_default=True, help="Name, or path of a .toml.")

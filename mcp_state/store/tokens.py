@@ -61,7 +61,7 @@ class Tokens(Noun):
             lasts: for how long.
             every_project: it is for all projects there are and will be.
         """
-        token_id, secret = tx.clock.new_id("t-"), secrets.token_urlsafe(32)
+        token_id, secret = tx.clock.new_id("t-"), tx.clock.new_secret()
         expires_at = tx.at + lasts
         row = {
             "id": token_id,
@@ -169,7 +169,8 @@ def _token(rows: Sequence[Row]) -> Token:
         id=row["id"],
         agent=row["agent"],
         toolset=row["toolset"],
-        projects=None if projects is None else list(projects.values()),
+        projects=[] if projects is None else list(projects.values()),
+        every_project=projects is None,
         created_at=from_text(row["created_at"]),
         expires_at=from_text(row["expires_at"]),
         revoked_at=time_of(row["revoked_at"]),
