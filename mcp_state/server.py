@@ -10,7 +10,6 @@ import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
-from urllib.parse import unquote
 
 import anyio
 import mcp_types as types
@@ -24,11 +23,13 @@ import mcp_state
 from mcp_state import apps, render, toolset
 from mcp_state.api import State
 from mcp_state.errors import BadArgument, ReadonlyToolset, StateError
+from mcp_state.live import Live
 from mcp_state.models import Actor, Caller, Packet, Totals
 from mcp_state.plain import plain
 from mcp_state.settings import Settings
 from mcp_state.store.database import open_database
 from mcp_state.store.text import clean
+from mcp_state.subscriptions import BLOCK, Subscriptions, key_of, no_resource
 from mcp_state.times import Clock
 from mcp_state.tools.arguments import Bound, bind, named_project
 from mcp_state.tools.spec import Ctx, Outcome, Spec, View
@@ -48,10 +49,16 @@ Request = ServerRequestContext[Any]
 class StateServer(Server[Any]):
     """A low-level server that advertises, in both protocol generations, what Codex looks for."""
 
+    subscriptions: Subscriptions
+    """Who is told of changes; to be closed before its connections are, so that streams end well."""
+
     def get_capabilities(self, *args: Any, **kwargs: Any) -> types.ServerCapabilities:
         """The capabilities, with the one that makes Codex send its directory with each call."""
-        capabilities = super().get_capabilities(*args, **kwargs)
-        return capabilities.model_copy(update={"experimental": {CODEX_META: {}}})
+        found = super().get_capabilities(*args, **kwargs)
+        for listed in (found.tools, found.prompts, found.resources):
+            if listed is not None:
+                listed.list_changed = False  # whoever listens, no list ever changes
+        return found.model_copy(update={"experimental": {CODEX_META: {}}})
 
 
 def create_server(settings: Settings, clock: Clock | None = None) -> StateServer:
@@ -80,9 +87,13 @@ def create_server(settings: Settings, clock: Clock | None = None) -> StateServer
         on_list_resources=app.list_resources,
         on_list_resource_templates=app.list_resource_templates,
         on_read_resource=app.read_resource,
+        on_subscribe_resource=app.subscriptions.subscribe,
+        on_unsubscribe_resource=app.subscriptions.unsubscribe,
+        on_subscriptions_listen=app.subscriptions.listen,
         on_list_prompts=app.list_prompts,
         on_get_prompt=app.get_prompt,
     )
+    server.subscriptions = app.subscriptions
     server.extensions[apps.EXTENSION_ID] = {}
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         server.middleware.clear()  # nobody is there who would take the SDK's spans
@@ -114,9 +125,11 @@ class _App:
         self._tools = {spec.name: spec for spec in self.toolset.tools}
         self._roots: str | None = None
         self._traces: set[asyncio.Task[None]] = set()
+        self.subscriptions = Subscriptions(Live(self.database), lambda r: self._caller(r, {}))
 
     async def aclose(self) -> None:
         """Close the store, after what is still to be written to it."""
+        self.subscriptions.close()
         try:
             with anyio.move_on_after(_TRACE_SECONDS):
                 await asyncio.gather(*self._traces, return_exceptions=True)
@@ -366,7 +379,7 @@ class _App:
         return types.ListResourceTemplatesResult(
             resource_templates=[
                 types.ResourceTemplate(
-                    uri_template=_BLOCK + "{key}",
+                    uri_template=BLOCK + "{key}",
                     name="memory block",
                     description="One block of working memory",
                     mime_type="text/plain",
@@ -387,14 +400,10 @@ class _App:
             return types.ReadResourceResult(contents=[_board_contents()])
         tool = next((tool for known, _, _, tool in _RESOURCES if known == uri), "")
         arguments: dict[str, Any] = {}
-        if not tool and uri.startswith(_BLOCK) and len(uri) > len(_BLOCK):
-            tool, arguments = "memory_get", {"key": unquote(uri.removeprefix(_BLOCK))}
+        if not tool and uri.startswith(BLOCK) and len(uri) > len(BLOCK):
+            tool, arguments = "memory_get", {"key": key_of(uri)}
         if not tool:
-            raise MCPError(
-                code=types.INVALID_PARAMS,
-                message=f"there is no resource {uri[:60]!r}",
-                data={"uri": uri},
-            )
+            raise no_resource(uri)
         result = await self._read(request, tool, arguments)
         if result.is_error:
             raise MCPError(code=types.INTERNAL_ERROR, message=_text_of(result), data={"uri": uri})
@@ -447,7 +456,6 @@ class _App:
         return types.GetPromptResult(description=says, messages=[message])
 
 
-_BLOCK = "state://memory/"
 _RESOURCES = (
     ("state://orient", "orient", "The wake-up packet: where the work stands", "orient"),
     ("state://threads", "threads", "The open threads, in the order to work on them", "thread_list"),

@@ -16,6 +16,7 @@ from typing import Any
 
 import mcp_types as types
 import new_stores
+import postgres
 import pytest
 from click.testing import CliRunner, Result
 from long_runs import contradictions
@@ -43,6 +44,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 opening.make = new_stores.make
 
+ENGINES = ("sqlite", "postgres")
 START = datetime(2026, 11, 29, 9, 0, tzinfo=UTC)
 
 
@@ -74,9 +76,21 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every test of the store and the tools runs on both engines, unless it is about the file."""
+    if "engine" in metafunc.fixturenames:
+        of_file = metafunc.definition.get_closest_marker("sqlite") is not None
+        metafunc.parametrize("engine", ENGINES[:1] if of_file else ENGINES)
+
+
 @pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "store" / "state.db")
+def path(tmp_path: Path, engine: str) -> Generator[str]:
+    """Where a store is to be; on PostgreSQL there is an empty one."""
+    if engine == "postgres":
+        with postgres.empty_store() as address:
+            yield address
+    else:
+        yield str(tmp_path / "store" / "state.db")
 
 
 @pytest.fixture(scope="session", autouse=True)

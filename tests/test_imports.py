@@ -31,11 +31,13 @@ LAYERS = (
     ("orient",),
     ("hooks",),
     ("api",),
+    ("live",),
     ("foreign", "web"),
     ("tools",),
     ("toolset",),
     ("transport",),
     ("apps",),
+    ("subscriptions",),
     ("server",),
     ("cli", "__main__"),
 )

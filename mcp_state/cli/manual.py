@@ -18,7 +18,9 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     ),
     "Hand it over": ("handoff", "export", "import"),
     "Connect agents": ("install", "uninstall", "hook", "serve", "demo"),
-    "Look after the store": (*("projects", "doctor", "backup", "restore", "purge", "completion"),),
+    "Look after the store": (
+        *("projects", "doctor", "backup", "restore", "migrate-store", "purge", "completion"),
+    ),
 }
 EXAMPLES = """\
 mcp-state orient

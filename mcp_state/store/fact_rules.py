@@ -46,7 +46,8 @@ _DROP_REPLACED = """
     )
 """
 _FALL = """
-    UPDATE facts SET trust = 'stale', trust_at = iif(trust = 'stale', trust_at, :now),
+    UPDATE facts SET trust = 'stale',
+    trust_at = CASE WHEN trust = 'stale' THEN trust_at ELSE :now END,
         recheck_at = NULL
     WHERE project = :project AND name = :name
 """
