@@ -297,27 +297,13 @@ RETURN (
     WHERE c IS NOT NULL AND ' ' NOT IN (a, b, c)
 );
 
-CREATE FUNCTION grams_of(range BIGINT, text TEXT, short TEXT) RETURNS TEXT[]
+CREATE FUNCTION grams_of_text(range BIGINT, x TEXT) RETURNS TEXT[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN grams(range || ':', text) || grams(range || '.', short);
+RETURN grams(range || ':', x);
 
-CREATE FUNCTION patterns(words JSON) RETURNS TEXT[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN ARRAY(
-    SELECT '%' || regexp_replace(folded(word), '([\\%_])', '\\\1', 'g') || '%'
-    FROM json_array_elements_text(words) AS word
-);
-
-CREATE FUNCTION wanted(range BIGINT, match TEXT)
-RETURNS TABLE (grams TEXT[], texts TEXT[], shorts TEXT[]) LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT array(
-            SELECT gram FROM json_array_elements_text(one -> 'text') AS word,
-                unnest(grams_of(range, word, '')) AS gram
-            UNION
-            SELECT gram FROM json_array_elements_text(one -> 'short') AS word,
-                unnest(grams_of(range, '', word)) AS gram
-        ), patterns(one -> 'text'), patterns(one -> 'short')
-    FROM json_array_elements(match::json) AS one
-$$;
+CREATE FUNCTION grams_of_short(range BIGINT, x TEXT) RETURNS TEXT[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN grams(range || '.', x);
 
 CREATE VIEW event_rows WITH (security_invoker = true) AS
 SELECT events.*, agent, client, session, worktree
@@ -346,7 +332,9 @@ $$;
 CREATE FUNCTION documents_insert() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 BEGIN
-    INSERT INTO search (id, grams) VALUES (NEW.id, grams_of(NEW.id >> 36, NEW.text, NEW.short));
+    INSERT INTO search (id, grams) VALUES (
+        NEW.id, grams_of_text(NEW.id >> 36, NEW.text) || grams_of_short(NEW.id >> 36, NEW.short)
+    );
     RETURN NULL;
 END;
 $$;
@@ -368,7 +356,8 @@ FOR EACH ROW EXECUTE FUNCTION documents_delete();
 CREATE FUNCTION documents_update() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 BEGIN
-    UPDATE search SET id = NEW.id, grams = grams_of(NEW.id >> 36, NEW.text, NEW.short)
+    UPDATE search SET id = NEW.id,
+        grams = grams_of_text(NEW.id >> 36, NEW.text) || grams_of_short(NEW.id >> 36, NEW.short)
     WHERE id = OLD.id;
     RETURN NULL;
 END;
@@ -578,24 +567,6 @@ FOR EACH ROW EXECUTE FUNCTION refuse('the text of a criterion never changes');
 
 CREATE TRIGGER criteria_are_kept BEFORE DELETE ON criteria
 FOR EACH ROW EXECUTE FUNCTION refuse('criteria are kept');
-
-CREATE FUNCTION matching(range BIGINT, match TEXT) RETURNS SETOF documents
-LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    WITH one AS MATERIALIZED (SELECT * FROM wanted(range, match)),
-    found AS (
-        SELECT DISTINCT id FROM one JOIN search ON search.grams @> one.grams
-        WHERE id >= range << 36 AND id < range + 1 << 36
-        ORDER BY id DESC
-    )
-    SELECT found.id, project, kind, name, shown, seq, uses, text, short
-    FROM found CROSS JOIN LATERAL (
-        SELECT * FROM documents WHERE documents.id = found.id AND EXISTS (
-            SELECT FROM one
-            WHERE folded(text) LIKE ALL (texts) AND folded(short) LIKE ALL (shorts)
-        ) OFFSET 0
-    ) AS documents
-    ORDER BY found.id DESC
-$$;
 
 CREATE FUNCTION changes_in_all() RETURNS BIGINT LANGUAGE sql STABLE PARALLEL SAFE
 RETURN (SELECT coalesce(sum(last_event), 0)::bigint FROM projects);
