@@ -373,7 +373,7 @@ DECLARE
 BEGIN
     FOR added IN
         SELECT project, min(seq) AS first, max(seq) AS last, count(*) AS number, max(at) AS at
-        FROM new GROUP BY project
+        FROM fresh GROUP BY project
     LOOP
         UPDATE projects SET last_event = added.last
         WHERE id = added.project AND added.first = last_event + 1
@@ -387,14 +387,14 @@ BEGIN
     END LOOP;
     INSERT INTO last_events (project, actor, agent, session, worktree, seq)
     SELECT project, actor, agent, session, worktree, max(seq)
-    FROM new JOIN actors ON actors.id = actor WHERE kind <> 'trace'
+    FROM fresh JOIN actors ON actors.id = actor WHERE kind <> 'trace'
     GROUP BY project, actor, agent, session, worktree
     ON CONFLICT (project, actor) DO UPDATE SET seq = excluded.seq;
     RETURN NULL;
 END;
 $$;
 
-CREATE TRIGGER events_insert AFTER INSERT ON events REFERENCING NEW TABLE AS new
+CREATE TRIGGER events_insert AFTER INSERT ON events REFERENCING NEW TABLE AS fresh
 FOR EACH STATEMENT EXECUTE FUNCTION events_insert();
 
 CREATE TRIGGER events_are_kept BEFORE DELETE ON events
@@ -413,13 +413,13 @@ CREATE FUNCTION journal_insert() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE projects SET journal = journal + entries
-    FROM (SELECT project, count(*) AS entries FROM new GROUP BY project) AS added
+    FROM (SELECT project, count(*) AS entries FROM fresh GROUP BY project) AS added
     WHERE id = project;
     RETURN NULL;
 END;
 $$;
 
-CREATE TRIGGER journal_insert AFTER INSERT ON journal REFERENCING NEW TABLE AS new
+CREATE TRIGGER journal_insert AFTER INSERT ON journal REFERENCING NEW TABLE AS fresh
 FOR EACH STATEMENT EXECUTE FUNCTION journal_insert();
 
 CREATE TRIGGER memory_version BEFORE UPDATE OF value ON memory
@@ -431,13 +431,13 @@ SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE projects SET memory = memory + blocks
     FROM (
-        SELECT project, count(value) AS blocks FROM new WHERE run = '' GROUP BY project
+        SELECT project, count(value) AS blocks FROM fresh WHERE run = '' GROUP BY project
     ) AS added WHERE id = project AND blocks > 0;
     RETURN NULL;
 END;
 $$;
 
-CREATE TRIGGER memory_insert AFTER INSERT ON memory REFERENCING NEW TABLE AS new
+CREATE TRIGGER memory_insert AFTER INSERT ON memory REFERENCING NEW TABLE AS fresh
 FOR EACH STATEMENT EXECUTE FUNCTION memory_insert();
 
 CREATE FUNCTION memory_update() RETURNS trigger LANGUAGE plpgsql
@@ -472,13 +472,13 @@ BEGIN
             count(*) FILTER (WHERE status = 'blocked') AS blocked,
             count(*) FILTER (WHERE status = 'done') AS done,
             count(*) FILTER (WHERE status = 'dropped') AS dropped
-        FROM new GROUP BY project
+        FROM fresh GROUP BY project
     ) AS counted WHERE id = counted.project;
     RETURN NULL;
 END;
 $$;
 
-CREATE TRIGGER threads_insert AFTER INSERT ON threads REFERENCING NEW TABLE AS new
+CREATE TRIGGER threads_insert AFTER INSERT ON threads REFERENCING NEW TABLE AS fresh
 FOR EACH STATEMENT EXECUTE FUNCTION threads_insert();
 
 CREATE FUNCTION threads_status() RETURNS trigger LANGUAGE plpgsql
@@ -510,15 +510,15 @@ SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE threads SET open_needs = open_needs + added.open
     FROM (
-        SELECT new.project, thread, count(*) FILTER (WHERE status <> 'done') AS open
-        FROM new JOIN threads ON threads.project = new.project AND threads.name = needed
-        GROUP BY new.project, thread
+        SELECT fresh.project, thread, count(*) FILTER (WHERE status <> 'done') AS open
+        FROM fresh JOIN threads ON threads.project = fresh.project AND threads.name = needed
+        GROUP BY fresh.project, thread
     ) AS added WHERE threads.project = added.project AND name = thread AND added.open > 0;
     RETURN NULL;
 END;
 $$;
 
-CREATE TRIGGER needs_insert AFTER INSERT ON needs REFERENCING NEW TABLE AS new
+CREATE TRIGGER needs_insert AFTER INSERT ON needs REFERENCING NEW TABLE AS fresh
 FOR EACH STATEMENT EXECUTE FUNCTION needs_insert();
 
 CREATE FUNCTION needs_delete() RETURNS trigger LANGUAGE plpgsql
@@ -541,13 +541,13 @@ BEGIN
     UPDATE threads SET criteria = criteria + number, passing = passing + passes
     FROM (
         SELECT project, thread, count(*) AS number, sum(passes)::bigint AS passes
-        FROM new GROUP BY project, thread
+        FROM fresh GROUP BY project, thread
     ) AS added WHERE threads.project = added.project AND name = thread;
     RETURN NULL;
 END;
 $$;
 
-CREATE TRIGGER criteria_insert AFTER INSERT ON criteria REFERENCING NEW TABLE AS new
+CREATE TRIGGER criteria_insert AFTER INSERT ON criteria REFERENCING NEW TABLE AS fresh
 FOR EACH STATEMENT EXECUTE FUNCTION criteria_insert();
 
 CREATE FUNCTION criteria_passes() RETURNS trigger LANGUAGE plpgsql

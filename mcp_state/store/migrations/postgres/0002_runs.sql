@@ -229,13 +229,13 @@ BEGIN
             count(*) FILTER (WHERE status = 'completed') AS completed,
             count(*) FILTER (WHERE status = 'failed') AS failed,
             count(*) FILTER (WHERE status = 'abandoned') AS abandoned
-        FROM new GROUP BY project
+        FROM fresh GROUP BY project
     ) AS counted WHERE id = counted.project;
     RETURN NULL;
 END;
 $$;
 
-CREATE TRIGGER runs_insert AFTER INSERT ON runs REFERENCING NEW TABLE AS new
+CREATE TRIGGER runs_insert AFTER INSERT ON runs REFERENCING NEW TABLE AS fresh
 FOR EACH STATEMENT EXECUTE FUNCTION runs_insert();
 
 CREATE FUNCTION runs_status() RETURNS trigger LANGUAGE plpgsql
@@ -270,7 +270,7 @@ DECLARE
 BEGIN
     FOR added IN
         SELECT project, run, min(number) AS first, max(number) AS last, count(*) AS number
-        FROM new GROUP BY project, run
+        FROM fresh GROUP BY project, run
     LOOP
         UPDATE runs SET checkpoints = added.last
         WHERE project = added.project AND name = added.run AND added.first = checkpoints + 1
@@ -284,7 +284,7 @@ BEGIN
 END;
 $$;
 
-CREATE TRIGGER checkpoints_insert AFTER INSERT ON checkpoints REFERENCING NEW TABLE AS new
+CREATE TRIGGER checkpoints_insert AFTER INSERT ON checkpoints REFERENCING NEW TABLE AS fresh
 FOR EACH STATEMENT EXECUTE FUNCTION checkpoints_insert();
 
 CREATE TRIGGER checkpoints_are_final BEFORE UPDATE ON checkpoints
@@ -304,17 +304,17 @@ BEGIN
     UPDATE runs SET steps = steps + number, steps_done = steps_done + done
     FROM (
         SELECT project, run, count(*) AS number, count(*) FILTER (WHERE status = 'done') AS done
-        FROM new GROUP BY project, run
+        FROM fresh GROUP BY project, run
     ) AS added WHERE runs.project = added.project AND name = run;
     UPDATE projects SET stopped = stopped + number
     FROM (
-        SELECT project, count(*) AS number FROM new WHERE new.stopped = 1 GROUP BY project
+        SELECT project, count(*) AS number FROM fresh WHERE fresh.stopped = 1 GROUP BY project
     ) AS added WHERE id = project;
     RETURN NULL;
 END;
 $$;
 
-CREATE TRIGGER steps_insert AFTER INSERT ON steps REFERENCING NEW TABLE AS new
+CREATE TRIGGER steps_insert AFTER INSERT ON steps REFERENCING NEW TABLE AS fresh
 FOR EACH STATEMENT EXECUTE FUNCTION steps_insert();
 
 CREATE FUNCTION steps_status() RETURNS trigger LANGUAGE plpgsql
@@ -355,7 +355,7 @@ BEGIN
     FROM (
         SELECT project, run, step, count(*) AS number,
             sum(tokens_in)::bigint AS tokens_in, sum(tokens_out)::bigint AS tokens_out
-        FROM new GROUP BY project, run, step
+        FROM fresh GROUP BY project, run, step
     ) AS added WHERE steps.project = added.project AND steps.run = added.run AND name = step;
     UPDATE runs SET attempts = attempts + number,
         tokens_in = runs.tokens_in + added.tokens_in,
@@ -363,13 +363,13 @@ BEGIN
     FROM (
         SELECT project, run, count(*) AS number,
             sum(tokens_in)::bigint AS tokens_in, sum(tokens_out)::bigint AS tokens_out
-        FROM new GROUP BY project, run
+        FROM fresh GROUP BY project, run
     ) AS added WHERE runs.project = added.project AND name = run;
     RETURN NULL;
 END;
 $$;
 
-CREATE TRIGGER attempts_insert AFTER INSERT ON attempts REFERENCING NEW TABLE AS new
+CREATE TRIGGER attempts_insert AFTER INSERT ON attempts REFERENCING NEW TABLE AS fresh
 FOR EACH STATEMENT EXECUTE FUNCTION attempts_insert();
 
 CREATE FUNCTION attempts_end() RETURNS trigger LANGUAGE plpgsql

@@ -128,13 +128,13 @@ BEGIN
             count(*) FILTER (WHERE trust = 'stale') AS stale,
             count(*) FILTER (WHERE trust = 'refuted') AS refuted,
             count(*) FILTER (WHERE trust = 'archival') AS archival
-        FROM new GROUP BY project
+        FROM fresh GROUP BY project
     ) AS counted WHERE id = counted.project;
     RETURN NULL;
 END;
 $$;
 
-CREATE TRIGGER facts_insert AFTER INSERT ON facts REFERENCING NEW TABLE AS new
+CREATE TRIGGER facts_insert AFTER INSERT ON facts REFERENCING NEW TABLE AS fresh
 FOR EACH STATEMENT EXECUTE FUNCTION facts_insert();
 
 CREATE FUNCTION facts_trust() RETURNS trigger LANGUAGE plpgsql
