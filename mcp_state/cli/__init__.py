@@ -41,6 +41,7 @@ _COMMANDS: Mapping[str, str] = {
     "search": "lookup",
     "history": "lookup",
     "projects": "projects",
+    "token": "tokens",
     "export": "transfer",
     "import": "imports",
     "web": "web",

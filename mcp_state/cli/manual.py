@@ -17,7 +17,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         *("thread", "memory", "objective", "facts", "runs", "blob"),
     ),
     "Hand it over": ("handoff", "export", "import"),
-    "Connect agents": ("install", "uninstall", "hook", "serve", "demo"),
+    "Connect agents": ("install", "uninstall", "hook", "serve", "token", "demo"),
     "Look after the store": (
         *("projects", "doctor", "backup", "restore", "migrate-store", "purge", "completion"),
     ),

@@ -183,7 +183,7 @@ class PostgresWriting(PostgresReading, Writing):
 
     def _find_project(self) -> int:
         found = super()._find_project()
-        if found != self._locked:
+        if found != self._locked and not self.actor:  # it is beginning
             raise _Moved
         return found
 

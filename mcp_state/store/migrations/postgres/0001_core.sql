@@ -654,7 +654,7 @@ BEGIN
         SELECT attrelid FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
         WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'
             AND attname = 'project' AND NOT relrowsecurity
-            AND relname NOT IN ('project_names', 'directories')
+            AND relname NOT IN ('project_names', 'directories', 'tokens')
     LOOP
         EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY', one);
         EXECUTE format($policy$
