@@ -71,22 +71,21 @@ def by(fact: Fact) -> str:
     return fact.name
 
 
-STORED = 'SELECT name, version, statement, "check", trust, recheck_at, held, evidence FROM facts'
+COLUMNS = ("name", "version", "statement", "check", "trust", "recheck_at", "held", "evidence")
 NEWEST = """
-    SELECT name, json_extract(row, '$.version'), json_extract(row, '$.statement'), json_extract(row, '$.check'),
-        json_extract(row, '$.trust'), json_extract(row, '$.recheck_at'),
-        json_extract(row, '$.held'), json_extract(row, '$.evidence')
-    FROM events WHERE (project, seq) IN (
+    SELECT name, row FROM events WHERE (project, seq) IN (
         SELECT project, max(seq) FROM events
         WHERE kind = 'fact' AND operation <> 'refused' GROUP BY project, name
-    )
+    ) ORDER BY name
 """
 
 
 def in_file(path: str) -> list[tuple[Any, ...]]:
     """The rows of all facts, which are those of their newest events."""
-    stored = rows(path, f"{STORED} ORDER BY name")
-    assert rows(path, f"{NEWEST} ORDER BY name") == stored
+    columns = ", ".join(f'"{column}"' for column in COLUMNS)
+    stored = rows(path, f"SELECT {columns} FROM facts ORDER BY name")  # noqa: S608
+    kept = [(name, json.loads(row)) for name, row in rows(path, NEWEST)]
+    assert [(name, *(row[c] for c in COLUMNS[1:])) for name, row in kept] == stored
     return stored
 
 

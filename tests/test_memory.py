@@ -85,8 +85,9 @@ async def test_a_thousand_large_blocks_stay_in_one_short_answer_that_says_what_i
     await state.memory.set("first", "v" * 4096)
     with plain(path) as store:  # a thousand calls would only be slow
         store.execute(
-            "WITH RECURSIVE n (i) AS (SELECT 1001 UNION ALL SELECT i + 1 FROM n WHERE i < 1999) "
-            "INSERT INTO memory SELECT project, run, 'block-' || i, 'block-' || i, value, version,"
+            "WITH RECURSIVE n (i) AS (SELECT 10001 UNION ALL SELECT i + 1 FROM n WHERE i < 10999) "
+            "INSERT INTO memory SELECT project, run, 'block-' || substr('' || i, 2), "
+            "'block-' || substr('' || i, 2), value, version,"
             " changed, changed_at, changed_by, expires_at, locked FROM memory, n"
         )
 
