@@ -1185,6 +1185,7 @@ async def test_whatever_two_sessions_do_what_is_believed_is_what_a_plain_model_b
     await both.check_all(listed)
 
 
+@pytest.mark.sqlite  # what is believed, above, is looked at on both engines
 @pytest.mark.soak
 @random_graphs
 @given(graphs(), st.lists(OPS, min_size=10, max_size=30))
@@ -1199,6 +1200,7 @@ async def test_what_is_stale_is_never_due_as_long_as_each_of_its_reasons_holds_w
             assert fact.recheck_at is None or both.model.stands(fact.name), fact
 
 
+@pytest.mark.sqlite  # what is believed, above, is looked at on both engines
 @pytest.mark.soak
 @random_graphs
 @given(graphs(), st.lists(OPS, min_size=10, max_size=30))
@@ -1391,6 +1393,7 @@ LARGE_STATEMENTS = {
 }
 
 
+@pytest.mark.sqlite
 async def test_what_is_asked_for_each_fact_is_found_by_an_index_and_in_order(
     state: State, path: str
 ) -> None:
