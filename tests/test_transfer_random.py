@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from carrying import Store, contradictions, store_at
+from carrying import Store, store_at
 from conftest import FakeClock
-from workload import rows
+from peeking import rows
+from whole_stores import Stores, contradictions
 
 from mcp_state.api import State
 from mcp_state.errors import StateError
@@ -244,13 +245,13 @@ class Life:
 
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"{'soak' if SOAK else 'slice'}-{seed}")
 async def test_nothing_is_lost_or_overwritten_between_three_stores(
-    tmp_path: Path, seed: int
+    stores: Stores, seed: int
 ) -> None:
     rng, clock = random.Random(seed), FakeClock()
     async with (
-        store_at(tmp_path / "a.db", clock) as a,
-        store_at(tmp_path / "b.db", clock) as b,
-        store_at(tmp_path / "c.db", clock) as c,
+        store_at(stores / "a.db", clock) as a,
+        store_at(stores / "b.db", clock) as b,
+        store_at(stores / "c.db", clock) as c,
     ):
         stores = (a, b, c)
         life = Life(rng, clock)
@@ -268,13 +269,13 @@ async def test_nothing_is_lost_or_overwritten_between_three_stores(
 
 
 @pytest.mark.parametrize("seed", FEW_SEEDS, ids=lambda s: f"{'soak' if SOAK else 'slice'}-{s}")
-async def test_what_is_believed_falls_wherever_its_reasons_do(tmp_path: Path, seed: int) -> None:
+async def test_what_is_believed_falls_wherever_its_reasons_do(stores: Stores, seed: int) -> None:
     """Each store works on facts of its own, and rests them on those of the others."""
     rng, clock = random.Random(seed), FakeClock()
     async with (
-        store_at(tmp_path / "a.db", clock) as a,
-        store_at(tmp_path / "b.db", clock) as b,
-        store_at(tmp_path / "c.db", clock) as c,
+        store_at(stores / "a.db", clock) as a,
+        store_at(stores / "b.db", clock) as b,
+        store_at(stores / "c.db", clock) as c,
     ):
         life = Life(rng, clock)
         for _ in range(2 * STEPS):
@@ -293,10 +294,10 @@ async def test_what_is_believed_falls_wherever_its_reasons_do(tmp_path: Path, se
 
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"{'soak' if SOAK else 'slice'}-{seed}")
 async def test_a_project_and_a_copy_of_it_that_both_went_on_can_become_one(
-    tmp_path: Path, seed: int
+    stores: Stores, seed: int
 ) -> None:
     rng, clock = random.Random(seed), FakeClock()
-    async with store_at(tmp_path / "a.db", clock) as a, store_at(tmp_path / "b.db", clock) as b:
+    async with store_at(stores / "a.db", clock) as a, store_at(stores / "b.db", clock) as b:
         life = Life(rng, clock)
         await a.as_().handoffs.create("so that there is something")
         for number in range(STEPS):

@@ -11,18 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from carrying import (
-    Line,
-    Store,
-    edit,
-    everything,
-    fill,
-    lines_of,
-    read,
-    store_at,
-    write,
-    write_lines,
-)
+from carrying import Line, Store, edit, fill, lines_of, read, store_at, write, write_lines
+from whole_stores import Stores, everything
 
 from mcp_state.errors import BadArgument, DiskFull
 from mcp_state.store.transfer import lines as transfer_lines
@@ -31,9 +21,9 @@ AGAIN = "Nothing was imported. Export it again, and carry the whole file as it i
 
 
 @pytest.fixture
-async def theirs(tmp_path: Path) -> AsyncGenerator[Store]:
+async def theirs(stores: Stores) -> AsyncGenerator[Store]:
     """A store with something in it, which stays as it is."""
-    async with store_at(tmp_path / "b.db") as store:
+    async with store_at(stores / "b.db") as store:
         await store.as_("ben").memory.set("plan", "theirs")
         yield store
 
