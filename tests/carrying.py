@@ -23,7 +23,7 @@ from mcp_state.times import Clock
 
 Line = dict[str, Any]
 _EXPORTS = tempfile.TemporaryDirectory(prefix="mcp-state-exports-")
-_NAMES = (f"store{number}" for number in itertools.count(1))
+_FILES = itertools.count(1)
 
 
 class Store:
@@ -31,18 +31,16 @@ class Store:
 
     def __init__(self, path: str, clock: Clock) -> None:
         self.path = path
-        self.name = next(_NAMES)
+        self.name = Path(path).stem
         self.folder = Path(_EXPORTS.name) if is_address(path) else Path(path).parent
         self.database = open_database(path, clock=clock)
-        self._files = 0
 
     def as_(self, agent: str = "codex", session: str = "s1", project: str = "acme") -> State:
         caller = Caller(project, "argument", Actor(agent, "test", session), worktree="/w")
         return State(self.database, caller)
 
     async def export(self, project: str = "acme", handoff: str = "") -> Path:
-        self._files += 1
-        file = self.folder / f"{self.name}-{project}-{self._files}.jsonl"
+        file = self.folder / f"{project}-{next(_FILES)}.jsonl"
         await self.as_(project=project).transfer.export(file, handoff=handoff)
         return file
 

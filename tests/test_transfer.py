@@ -25,7 +25,7 @@ from carrying import (
     things,
 )
 from conftest import FakeClock
-from whole_stores import Stores
+from whole_stores import Stores, exists
 from workload import StepClock
 
 from mcp_state.errors import (
@@ -484,7 +484,6 @@ async def test_it_tells_how_far_it_got(stores: Stores, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "fact"),
     [
-        ("a.db", "{}/a.db belongs to the store itself"),
         ("nowhere/x.jsonl", "{}/nowhere is not a directory"),
         ("folder", "{}/folder is a directory"),
         ("taken", "{}/taken exists already, and was left as it is"),
@@ -503,6 +502,16 @@ async def test_an_export_to_a_place_that_cannot_be_is_refused(
         assert refused.value.fact == fact.format(tmp_path)
         assert sorted(os.listdir(tmp_path)) == before
         assert (tmp_path / "taken").read_bytes() == b"precious"
+
+
+@pytest.mark.sqlite
+async def test_an_export_never_takes_the_place_of_its_store(stores: Stores) -> None:
+    path = stores / "a.db"
+    async with store_at(path) as ours:
+        await ours.as_().journal.append("one")
+        with pytest.raises(BadArgument) as refused:
+            await ours.as_().transfer.export(path, overwrite=True)
+        assert refused.value.fact == f"{path} belongs to the store itself"
 
 
 async def test_a_project_that_is_not_there_is_not_exported(stores: Stores, tmp_path: Path) -> None:
@@ -537,7 +546,7 @@ async def test_a_server_that_only_reads_exports_and_does_not_import(
     async with store_at(stores / "a.db") as ours:
         ada = ours.as_("ada")
         key = (await ada.handoffs.create("go on")).handoff.key
-        reader = open_database(str(ours.path), read_only=True, clock=StepClock())
+        reader = open_database(ours.path, read_only=True, clock=StepClock())
         transfer = Transfer(reader, Caller("acme", "argument", ada.caller.actor))
         try:
             file = tmp_path / "x.jsonl"
@@ -575,7 +584,7 @@ async def test_what_looks_like_a_credential_is_imported_only_where_it_may_be_sto
             f"secret_refused: not imported: {file}:2 holds what looks like a GitHub token, at "
             "character 11 of a text. Nothing was imported. --allow-secrets takes it as it is."
         )
-        assert not theirs.path.exists()
+        assert not exists(theirs.path)
         theirs.database.allow_secrets = True
         assert (await theirs.take(file)).events == 1
 
