@@ -178,7 +178,8 @@ _KEEP_BLOB_ONCE = (
     """,
     """
     UPDATE events SET version = :version - version,
-        row = json_set(row, '$.version', json_extract(row, '$.version') + :version)
+        row = json_set(row, '$.version',
+            CAST(json_extract(row, '$.version') AS BIGINT) + :version)
     WHERE project = :project AND kind = 'blob' AND name = :key AND version IS NOT NULL
     """,
     "UPDATE blobs SET version = version + :version WHERE project = :project AND key = :key",
@@ -208,11 +209,12 @@ _MOVE_DOCUMENTS = """
 _MOVE = (
     """
     UPDATE events SET project = :into, seq = seq + :offset,
-        name = CASE WHEN kind = 'journal' THEN CAST(CAST(name AS INTEGER) + :offset AS TEXT)
+        name = CASE WHEN kind = 'journal' THEN CAST(CAST(name AS BIGINT) + :offset AS TEXT)
             ELSE name END,
         row = CASE
-            WHEN kind = 'thread' AND json_extract(row, '$.lease_token') > 0
-            THEN json_set(row, '$.lease_token', json_extract(row, '$.lease_token') + :offset)
+            WHEN kind = 'thread' AND CAST(json_extract(row, '$.lease_token') AS BIGINT) > 0
+            THEN json_set(row, '$.lease_token',
+                CAST(json_extract(row, '$.lease_token') AS BIGINT) + :offset)
             ELSE row END
     WHERE project = :project
     """,
