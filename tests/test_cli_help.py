@@ -268,8 +268,8 @@ def test_completion_writes_nothing_and_is_silent_where_the_store_is_no_store(
     damaged.write_bytes(b"no store")
     before = sorted(tmp_path.iterdir())
 
-    assert completed("mcp-state thread get ", (damaged, "")) == []
-    assert completed("mcp-state thread get ", (tmp_path / "none" / "state.db", "")) == []
+    assert completed("mcp-state thread get ", (damaged, {})) == []
+    assert completed("mcp-state thread get ", (tmp_path / "none" / "state.db", {})) == []
     assert completed("mcp-state thread get ", None, MCP_STATE_DB="relative.db") == []
     assert sorted(tmp_path.iterdir()) == before
     assert damaged.read_bytes() == b"no store"
