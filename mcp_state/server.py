@@ -159,7 +159,6 @@ class _App:
 
     async def aclose(self) -> None:
         """Close the store, after what is still to be written to it."""
-        self.subscriptions.close()
         try:
             with anyio.move_on_after(_TRACE_SECONDS):
                 await asyncio.gather(*self._traces, return_exceptions=True)
