@@ -20,7 +20,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, TypeVar
@@ -28,6 +28,7 @@ from typing import Any, TypeVar
 from mcp_state.errors import StateError, StoreBusy, StoreDamaged, StoreReadonly
 from mcp_state.models import Caller, Limits, Totals
 from mcp_state.store import opening
+from mcp_state.store.changes import Changes
 from mcp_state.store.database import Database
 from mcp_state.store.line import Line, Place
 from mcp_state.store.queue import NotOurTurn, Queue, noted_changes
@@ -96,9 +97,15 @@ class SQLiteDatabase(Database):
         self._writer = Worker(path)
         self._reader = Worker(path)
         self._changes = 0
+        self._news = Changes(self._state)
 
     async def write(
-        self, caller: Caller, body: Callable[[Writing], T], *, apart: bool = False
+        self,
+        caller: Caller,
+        body: Callable[[Writing], T],
+        *,
+        apart: bool = False,
+        every_project: bool = False,
     ) -> T:
         """Run `body` in the turn of this process among the others.
 
@@ -157,6 +164,7 @@ class SQLiteDatabase(Database):
                 await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE))
         finally:
             self._line.leave()
+            self._news.poke()
 
     async def _let_go(self) -> None:
         """Close what is open: a lock that the system refused to free is kept until then."""
@@ -168,7 +176,9 @@ class SQLiteDatabase(Database):
         """Whether a transaction waits for the network, or for readers, as it does without a WAL."""
         return not opening.wal_is_safe(self.path)
 
-    async def read(self, caller: Caller, body: Callable[[Reading], T]) -> T:
+    async def read(
+        self, caller: Caller, body: Callable[[Reading], T], *, every_project: bool = False
+    ) -> T:
         """Run `body` on the reading connection."""
         while True:
             try:
@@ -180,8 +190,28 @@ class SQLiteDatabase(Database):
             except _Older:
                 await self._in_turn(self._migrate, Place(), apart=True)
 
+    def changes(self) -> AsyncGenerator[None]:
+        """Look at the file five times a second, and after what is written here."""
+        return self._news.listen()
+
+    async def _state(self) -> object:
+        """What differs after a change, for as long as it is kept: which connection, and when."""
+        try:
+            if self._may_wait:
+                return await self._reader.run(self._data_version)
+            return self._data_version()
+        except Exception as problem:  # whatever it is, who listens meets it when reading
+            return repr(problem)
+
+    def _data_version(self) -> tuple[sqlite3.Connection, int]:
+        with self._translated(self._reader):
+            connection = self._opened(self._open_reader)
+            (version,) = connection.execute("PRAGMA data_version").fetchone()
+            return connection, version
+
     async def aclose(self) -> None:
         """Close both connections."""
+        self._news.close()
         with shielded():
             await self._reader.close()
             await self._line.enter(Place())
