@@ -39,6 +39,7 @@ from mcp_state.store import opening, sqlite
 from mcp_state.store.database import open_database
 from mcp_state.store.transaction import Writing
 
+pytestmark = pytest.mark.sqlite
 SEED = random.SystemRandom().randrange(1 << 32)
 
 
