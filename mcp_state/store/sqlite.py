@@ -1,8 +1,8 @@
 """The one door to the file: every write is all or nothing behind a lock, every read a snapshot.
 
 Writes that this process is asked for at the same time share one transaction, and so one sync: each
-has a savepoint in it, and is told how it ended when all of it is on disk. What befalls one of them
-is no other's: whatever spoils the transaction for all has each done again in one of its own.
+has a savepoint in it, and is told how it ended when all of it is on disk. What one refuses touches
+no other: whatever spoils the transaction for all has each done again in one of its own.
 
 A transaction is one function that holds nothing but its own statements and can't be cancelled
 half-way. It runs where it was called, on a connection for writing or one for reading: to wake a
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LONGEST_GROUP = 0.02
+LONGEST_GROUP = 0.01
 """Seconds after which nobody is taken along any more: who waits is another process, too."""
 _LONGEST_PAUSE = 0.02
 
@@ -107,7 +107,10 @@ class SQLiteDatabase(Database):
         apart: bool = False,
         every_project: bool = False,
     ) -> T:
-        """Run `body` in the turn of this process among the others."""
+        """Run `body` in the turn of this process among the others.
+
+        It is run again, alone, if another one that it shared a transaction with has spoilt that.
+        """
         if apart:
             return await self._in_turn(lambda: self._transact(caller, body), Place(), apart=True)
         write = Write(caller, body)
