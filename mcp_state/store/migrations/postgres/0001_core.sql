@@ -8,6 +8,7 @@
 --
 -- store     says at which version the schema is. Changes are not counted here, where all projects
 --           would wait for each other: changes_in_all() adds up their last events.
+-- last_events  is not indexed by its numbers: each event would then be a new entry of all indexes.
 -- criteria  are told apart by the hash of their text, since no index holds long ones.
 -- search    which runs of three characters a document holds, to find it by any part of a word.
 --           Each is `range:abc`, or `range.abc` if it is of the column `short`. The range is the
@@ -18,11 +19,14 @@
 --
 -- The wall: every table with a column `project` shows, and takes, only rows of the project that
 -- `mcp_state.project` names in the transaction. If that is '*' it is open, if not set it is closed.
--- It holds for the owner of the tables too. Projects, their names and directories, and actors are
--- outside: they are how one finds the project.
+-- It holds for the owner of the tables too. Projects, their names and directories, tokens and actors
+-- are outside: they are how one finds the project.
 --
 -- What must never change is refused by refuse(), unless `mcp_state.lifted` is 'on' in the
 -- transaction: `purge` and `projects merge` set it. Numbers have no gaps even then.
+--
+-- What was added is counted once for each statement: a row costs the more, the more often one
+-- transaction changes it, so that an import is written many rows at a time.
 
 CREATE TABLE store (
     id BIGINT PRIMARY KEY CHECK (id = 1),
