@@ -1621,35 +1621,6 @@ async def test_the_answer_names_at_most_20_of_what_it_touched_and_counts_all(sta
     assert again.touched == Touched((), 0, facts, 25, threads, 25)
 
 
-async def test_of_more_than_a_thousand_threads_that_rely_on_a_fact_a_thousand_are_counted(
-    state: State, path: str
-) -> None:
-    await fact_in(state, Trust.TRUSTED)
-    await state.threads.set("t0000", relies_on=["f"])
-    with plain(path) as store:  # a thousand calls would only be slow
-        store.execute("""
-            WITH RECURSIVE n (i) AS (SELECT 10001 UNION ALL SELECT i + 1 FROM n WHERE i < 11000)
-            INSERT INTO threads (project, name, shown, created, created_at, title, status,
-                status_at, changed, changed_at, changed_by, version, priority, next_action,
-                waiting_on, "check", evidence, note, places)
-            SELECT project, 't' || substr('' || i, 2), 't' || substr('' || i, 2), i, created_at,
-                title, status, status_at, i, changed_at, changed_by, version, priority,
-                next_action, waiting_on, "check", evidence, note, places
-            FROM threads, n
-        """)
-        store.execute(
-            "INSERT INTO relies SELECT project, name, 'f' FROM threads WHERE name <> 't0000'"
-        )
-    assert rows(path, "SELECT count(*) FROM relies") == [(1001,)]
-
-    touched = (await state.facts.verify("f", False, "exit 1")).touched
-
-    named = [(f"t{n:04}", Status.ACTIVE) for n in range(20)]
-    assert touched == Touched(fell=[], fell_count=0, threads=named, threads_count=1000)
-    trace = await state.facts.trace("f")
-    assert (trace.threads, trace.threads_count) == (named, 1000)
-
-
 # Large reasons
 
 

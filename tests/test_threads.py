@@ -591,7 +591,7 @@ async def test_a_chain_of_1500_dependencies_has_no_recursion_limit(state: State,
             FROM threads, n WHERE name = 't0'
         """)
         store.execute(
-            "INSERT INTO needs SELECT project, name, 't' || CAST(substr(name, 2) AS INTEGER) - 1 "
+            "INSERT INTO needs SELECT project, name, 't' || (CAST(substr(name, 2) AS INTEGER) - 1) "
             "FROM threads WHERE name <> 't0'"
         )
 
