@@ -30,11 +30,11 @@ FACTS = ("one", "Two", "three", "four", "five", "six", "seven", "eight", "nine")
 NAMES = ("one", "Two", "three (from acme)", "four/five")
 EVENTS = """
     SELECT seq, at, kind, name, operation, summary, row, agent, version
-    FROM event_rows WHERE project = 1 ORDER BY seq
+    FROM event_rows ORDER BY seq
 """
 LASTING = """
     SELECT kind, at, agent, operation, summary, version FROM event_rows
-    WHERE project = 1 AND operation NOT LIKE 'lease_%'
+    WHERE operation NOT LIKE 'lease_%'
         AND kind NOT IN ('blob', 'handoff', 'project')
         AND (kind <> 'fact' OR operation NOT IN ('fall', 'due'))
 """
@@ -43,30 +43,30 @@ LASTING = """
 
 RECORDED = """
     SELECT at, operation, json_extract(row, '$.reasons'),
-        EXISTS (SELECT 1 FROM premises WHERE project = 1 AND fact = name AND given = seq),
+        EXISTS (SELECT 1 FROM premises WHERE fact = name AND given = seq),
         (
             SELECT at FROM events
-            WHERE project = 1 AND kind = 'fact' AND name = last.name AND seq < last.seq
+            WHERE project = last.project AND kind = 'fact' AND name = last.name AND seq < last.seq
                 AND operation IN ('record', 'supersede') ORDER BY seq DESC LIMIT 1
         ), (
             SELECT json_extract(row, '$.reasons') FROM events
-            WHERE project = 1 AND kind = 'fact' AND name = last.name AND seq < last.seq
+            WHERE project = last.project AND kind = 'fact' AND name = last.name AND seq < last.seq
                 AND operation <> 'refused' ORDER BY seq DESC LIMIT 1
         )
     FROM events AS last
-    WHERE project = 1 AND kind = 'fact' AND operation IN ('record', 'supersede')
+    WHERE kind = 'fact' AND operation IN ('record', 'supersede')
     ORDER BY seq DESC LIMIT 1
 """
 """The last recording of a fact, and what was there before it."""
 REASONS = """
-    SELECT name, at, json_array_length(row, '$.reasons') FROM events
-    WHERE project = 1 AND kind = 'fact' AND operation IN ('record', 'supersede') ORDER BY seq
+    SELECT name, at, (SELECT count(*) FROM json_each(row, '$.reasons')) FROM events
+    WHERE kind = 'fact' AND operation IN ('record', 'supersede') ORDER BY seq
 """
 
 
 PREMISES = """
     SELECT fact, dense_rank() OVER (PARTITION BY fact ORDER BY reason), premise, replaced
-    FROM premise_rows WHERE project = 1
+    FROM premise_rows
 """
 
 
@@ -87,7 +87,10 @@ class Told:
         for at, operation, after, is_given, earlier, before in rows(store.path, RECORDED):
             if str(at) in self.reasons:
                 continue
-            facts = rows(store.path, "SELECT shown, stated_at FROM facts WHERE project = 1")
+            facts = rows(
+                store.path,
+                "SELECT shown, stated_at FROM facts",
+            )
             stated = {str(name): str(time) for name, time in facts}
             named: list[list[str]] = json.loads(str(after))
             had: list[tuple[str, list[str]]] = []
@@ -340,7 +343,10 @@ def assert_arguments_hold(path: str, told: Told) -> None:
     A reason reads as replaced if, and only if, its premise says something else than when it was
     given, wherever that was.
     """
-    facts = rows(path, "SELECT name, trust, stated_at, recheck_at FROM facts WHERE project = 1")
+    facts = rows(
+        path,
+        "SELECT name, trust, stated_at, recheck_at FROM facts",
+    )
     trust = {str(name): str(trust) for name, trust, _, _ in facts}
     stated = {str(name): str(at) for name, _, at, _ in facts}
     due = {str(name) for name, trust, _, at in facts if trust == "stale" and at is not None}
