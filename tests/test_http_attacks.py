@@ -491,7 +491,7 @@ async def test_a_lone_surrogate_is_answered(local: Served) -> None:
         in json.loads((await local.call("journal_tail", project="acme")).text)["result"]["content"][
             0
         ]["text"]
-    )  # noqa: E501
+    )
 
 
 # Bounds
