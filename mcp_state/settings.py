@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import field
+from urllib.parse import urlsplit, urlunsplit
 
 from mcp_state.errors import BadArgument
 from mcp_state.models import Limits
@@ -36,11 +37,24 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
 
 
+def is_address(path: str) -> bool:
+    """Whether a store is named by the address of a server, not by the path of a file."""
+    return path.startswith(("postgresql://", "postgres://"))
+
+
+def shown_address(address: str) -> str:
+    """An address without the password, and without the name that goes with it."""
+    parts = urlsplit(address)
+    ending = urlunsplit(("", "", parts.path, parts.query, ""))
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{ending}"
+
+
 def store_path(given: str, directory: str, source: str) -> str:
-    """The absolute path of the store.
+    """The absolute path of the store, or its address.
 
     Args:
-        given: what `--db` or MCP_STATE_DB says; empty for the user's own store.
+        given: what `--db` or MCP_STATE_DB says; empty for the user's own store, `postgresql://…`
+            for one on a server.
         directory: the working directory.
         source: what to call `given` in an error.
 
@@ -51,6 +65,8 @@ def store_path(given: str, directory: str, source: str) -> str:
         from platformdirs import user_data_path
 
         return str(user_data_path("mcp-state") / "state.db")
+    if is_address(given):
+        return given
     path = os.path.expanduser(given)
     if not os.path.isabs(path):
         raise BadArgument(

@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,11 +16,13 @@ from typing import Any
 
 import mcp_types as types
 import new_stores
+import postgres
 import pytest
 from click.testing import CliRunner, Result
 from long_runs import contradictions
 from mcp import Client
 from mcp.client import ClientExtension
+from whole_stores import Stores
 
 from mcp_state.api import State
 from mcp_state.cli import main
@@ -43,6 +45,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 opening.make = new_stores.make
 
+ENGINES = ("sqlite", "postgres")
 START = datetime(2026, 11, 29, 9, 0, tzinfo=UTC)
 
 
@@ -74,9 +77,28 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every test of the store and the tools runs on both engines, unless it is about the file."""
+    if "engine" in metafunc.fixturenames:
+        of_file = metafunc.definition.get_closest_marker("sqlite") is not None
+        metafunc.parametrize("engine", ENGINES[:1] if of_file else ENGINES)
+
+
 @pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "store" / "state.db")
+def path(tmp_path: Path, engine: str) -> Generator[str]:
+    """Where a store is to be; on PostgreSQL there is an empty one."""
+    if engine == "postgres":
+        with postgres.empty_store() as address:
+            yield address
+    else:
+        yield str(tmp_path / "store" / "state.db")
+
+
+@pytest.fixture
+def stores(tmp_path: Path, engine: str) -> Generator[Stores]:
+    """Where several stores are to be: `stores / "a.db"`."""
+    with ExitStack() as stack:
+        yield Stores(tmp_path, engine, stack)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -39,6 +39,7 @@ LAYERS = (
     ("apps",),
     ("subscriptions",),
     ("server",),
+    ("http",),
     ("cli", "__main__"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -1,36 +1,27 @@
-"""Noticing that a file changed: one watcher for all who listen, and none for nobody."""
+"""Noticing that a store changed: one watcher for all who listen, and none for nobody."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 _PAUSE = 0.2
 
 
-class Changes:
-    """Wakes who listens whenever `look` answers anything else than before.
+class Listening(ABC):
+    """Those who listen, and the watcher that is there while somebody does."""
 
-    Args:
-        look: says in which state something is; a failure to look is a state as well.
-    """
-
-    def __init__(self, look: Callable[[], Awaitable[object]]) -> None:
-        self._look = look
+    def __init__(self) -> None:
         self._listeners: set[asyncio.Event] = set()
         self._watcher: asyncio.Task[None] | None = None
-        self._poked = asyncio.Event()
-
-    def poke(self) -> None:
-        """There may be a change: look at once, if anybody listens."""
-        self._poked.set()
 
     async def listen(self) -> AsyncGenerator[None]:
         """Once at the beginning, and then whenever there was a change, until `close`."""
         woken = asyncio.Event()
         self._listeners.add(woken)
-        if self._watcher is None:  # its first look is the one that later ones are compared with
+        if self._watcher is None:  # it wakes as soon as it can see changes
             self._watcher = asyncio.create_task(self._watch())
         else:
             woken.set()
@@ -57,6 +48,31 @@ class Changes:
             self._watcher.cancel()
             self._watcher = None
 
+    def _wake(self) -> None:
+        for listener in self._listeners:
+            listener.set()
+
+    @abstractmethod
+    async def _watch(self) -> None:
+        """Wake when changes can be seen from now on, and then at each of them, for ever."""
+
+
+class Changes(Listening):
+    """Wakes who listens whenever `look` answers anything else than before.
+
+    Args:
+        look: says in which state something is; a failure to look is a state as well.
+    """
+
+    def __init__(self, look: Callable[[], Awaitable[object]]) -> None:
+        super().__init__()
+        self._look = look
+        self._poked = asyncio.Event()
+
+    def poke(self) -> None:
+        """There may be a change: look at once, if anybody listens."""
+        self._poked.set()
+
     async def _watch(self) -> None:
         last: object = None
         while True:
@@ -64,8 +80,7 @@ class Changes:
             found = await self._look()
             if found != last:
                 last = found
-                for listener in self._listeners:
-                    listener.set()
+                self._wake()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_PAUSE):
                     await self._poked.wait()

@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from mcp_state.errors import BadArgument
 from mcp_state.models import Caller, Limits
+from mcp_state.settings import is_address
 from mcp_state.times import Clock
 
 if TYPE_CHECKING:
@@ -46,12 +48,18 @@ class Database(ABC):
 
     @abstractmethod
     async def write(
-        self, caller: Caller, body: Callable[[Writing], T], *, apart: bool = False
+        self,
+        caller: Caller,
+        body: Callable[[Writing], T],
+        *,
+        apart: bool = False,
+        every_project: bool = False,
     ) -> T:
         """Run `body` as one transaction: all of it is durable on return, or none of it.
 
         Waiting for the turn can be cancelled; once it has come, nothing can. What takes long is to
-        be done `apart`, in a thread, so that others are answered meanwhile.
+        be done `apart`, in a thread, so that others are answered meanwhile. What is about other
+        projects than the caller's has to say so with `every_project`.
 
         Raises:
             StoreBusy: the turn did not come in time.
@@ -59,8 +67,12 @@ class Database(ABC):
         """
 
     @abstractmethod
-    async def read(self, caller: Caller, body: Callable[[Reading], T]) -> T:
+    async def read(
+        self, caller: Caller, body: Callable[[Reading], T], *, every_project: bool = False
+    ) -> T:
         """Run `body` on one snapshot of the store. A store that does not exist reads as empty.
+
+        What is about other projects than the caller's has to say so with `every_project`.
 
         Raises:
             StateError: what `body` or the store refused.
@@ -109,10 +121,12 @@ def open_database(
     allow_secrets: bool = False,
     wait: float = 10.0,
 ) -> Database:
-    """The store at `path`, not yet opened: an absolute path is a SQLite file."""
-    from mcp_state.store.sqlite import SQLiteDatabase
+    """The store at `path`, not yet opened: a `postgresql://` address, or the path of a file.
 
-    return SQLiteDatabase(
+    Raises:
+        BadArgument: the address is none, or what speaks to PostgreSQL is not installed.
+    """
+    return _engine(path)(
         path,
         clock=clock,
         limits=limits,
@@ -120,3 +134,18 @@ def open_database(
         allow_secrets=allow_secrets,
         wait=wait,
     )
+
+
+def _engine(path: str) -> Callable[..., Database]:
+    if not is_address(path):
+        from mcp_state.store.sqlite import SQLiteDatabase
+
+        return SQLiteDatabase
+    try:
+        from mcp_state.store.postgres.database import PostgresDatabase
+    except ImportError as problem:
+        raise BadArgument(
+            f"a store on PostgreSQL needs psycopg, which is not installed ({problem})",
+            "Install mcp-state[postgres].",
+        ) from problem
+    return PostgresDatabase

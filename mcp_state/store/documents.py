@@ -28,7 +28,7 @@ _PUT = """
     INSERT INTO documents (id, project, kind, name, shown, seq, uses, text, short)
     VALUES (:id, :project, :kind, :name, :shown, :seq, 1, :text, :short)
     ON CONFLICT (project, kind, name) DO UPDATE
-       SET id = excluded.id, seq = excluded.seq, uses = uses + 1,
+       SET id = excluded.id, seq = excluded.seq, uses = documents.uses + 1,
            text = excluded.text, short = excluded.short
 """
 _REMOVE = "DELETE FROM documents WHERE project = :project AND kind = :kind AND name = :name"

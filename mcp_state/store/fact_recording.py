@@ -43,18 +43,23 @@ _UPDATE = """
     UPDATE facts SET
         version = version + 1, changed = :seq, changed_at = :now, changed_by = :actor,
         "check" = :check, source = :source, trust = :trust,
-        trust_at = iif(trust = :trust, trust_at, :now), recheck_after = :recheck_after,
+        trust_at = CASE WHEN trust = :trust THEN trust_at ELSE :now END,
+        recheck_after = :recheck_after,
         recheck_at = :recheck_at,
-        verified = iif(:forget, NULL, verified), verified_at = iif(:forget, NULL, verified_at),
-        verified_by = iif(:forget, NULL, verified_by), held = iif(:forget, NULL, held),
-        evidence = iif(:forget, '', evidence), baseline = iif(:new_check, NULL, baseline)
+        verified = CASE WHEN :forget THEN NULL ELSE verified END,
+        verified_at = CASE WHEN :forget THEN NULL ELSE verified_at END,
+        verified_by = CASE WHEN :forget THEN NULL ELSE verified_by END,
+        held = CASE WHEN :forget THEN NULL ELSE held END,
+        evidence = CASE WHEN :forget THEN '' ELSE evidence END,
+        baseline = CASE WHEN :new_check THEN NULL ELSE baseline END
     WHERE project = :project AND name = :name
 """
 _SUPERSEDE = """
     UPDATE facts SET
         version = version + 1, changed = :seq, changed_at = :now, changed_by = :actor,
         statement = :statement, stated = :seq, stated_at = :now, stated_by = :actor,
-        replaces = iif(held IS NULL AND replaces IN ('stale', 'refuted'), replaces, trust),
+        replaces = CASE WHEN held IS NULL AND replaces IN ('stale', 'refuted') THEN replaces
+            ELSE trust END,
         "check" = :check, source = :source, trust = :trust, trust_at = :now,
         recheck_after = :recheck_after, recheck_at = :recheck_at, verified = NULL,
         verified_at = NULL, verified_by = NULL, held = NULL, evidence = '', baseline = NULL

@@ -48,7 +48,8 @@ from mcp_state.times import to_text
 _VERIFY = """
     UPDATE facts SET
         version = version + 1, changed = :seq, changed_at = :now, changed_by = :actor,
-        trust = :trust, trust_at = iif(trust = :trust, trust_at, :now), recheck_at = :recheck_at,
+        trust = :trust, trust_at = CASE WHEN trust = :trust THEN trust_at ELSE :now END,
+        recheck_at = :recheck_at,
         verified = :seq, verified_at = :now, verified_by = :actor, held = :holds,
         evidence = :evidence, baseline = :baseline
     WHERE project = :project AND name = :name

@@ -43,13 +43,43 @@ def reads(
     return call
 
 
+def reads_across(
+    method: Callable[Concatenate[S, Reading, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """As `reads`, for what is about other projects than the caller's as well."""
+
+    @functools.wraps(method)
+    async def call(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.database.read(
+            self.caller, lambda tx: method(self, tx, *args, **kwargs), every_project=True
+        )
+
+    return call
+
+
 def writes(
     method: Callable[Concatenate[S, Writing, P], T],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """Make a method that is given a transaction into one that is a transaction."""
+    return _written(method, every_project=False)
 
+
+def writes_across(
+    method: Callable[Concatenate[S, Writing, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """As `writes`, for what is about other projects than the caller's as well."""
+    return _written(method, every_project=True)
+
+
+def _written(
+    method: Callable[Concatenate[S, Writing, P], T], *, every_project: bool
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     @functools.wraps(method)
     async def call(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self.database.write(self.caller, lambda tx: method(self, tx, *args, **kwargs))
+        return await self.database.write(
+            self.caller,
+            lambda tx: method(self, tx, *args, **kwargs),
+            every_project=every_project,
+        )
 
     return call

@@ -24,7 +24,7 @@ _SET = """
         :project, :name, :name, :seq, :now, :seq, :now, :actor, 1, :objective, :intent, :reason
     ) ON CONFLICT (project, name) DO UPDATE
        SET changed = excluded.changed, changed_at = excluded.changed_at,
-           changed_by = excluded.changed_by, version = version + 1,
+           changed_by = excluded.changed_by, version = objectives.version + 1,
            objective = excluded.objective, intent = excluded.intent, reason = excluded.reason
 """
 _LONGEST = 500

@@ -12,7 +12,8 @@ import os
 import re
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
 from urllib.parse import quote
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 
 OLDEST_SQLITE = (3, 37)
 APPLICATION_ID = 0x4D43_5053  # "MCPS"
-OLDEST_READER = 3
+OLDEST_READER = 4
 """The first version of the schema whose code does no harm to a store of today."""
 PATIENCE = 2.0
 """Seconds that a connection waits for the lock of another."""
@@ -267,6 +268,18 @@ def make(path: str, now: datetime) -> None:
     Raises:
         OSError: there is no room, or no permission.
     """
+    with building(path) as connection:
+        row = (OLDEST_READER, to_text(now))
+        connection.execute("INSERT INTO store VALUES (1, ?, 0, ?)", row)
+
+
+@contextmanager
+def building(path: str) -> Generator[sqlite3.Connection]:
+    """A new store to be filled in one transaction, that is moved into place when that is over.
+
+    Raises:
+        OSError: there is no room, or no permission.
+    """
     temporary = f"{path}.new-{os.getpid()}"
     _remove_leftovers(f"{path}.new-")
     try:
@@ -275,8 +288,7 @@ def make(path: str, now: datetime) -> None:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             apply(connection, migrations())
-            row = (OLDEST_READER, to_text(now))
-            connection.execute("INSERT INTO store VALUES (1, ?, 0, ?)", row)
+            yield connection
             connection.execute("COMMIT")
             if wal_is_safe(path):
                 connection.execute("PRAGMA journal_mode = WAL")

@@ -10,7 +10,7 @@ from typing import Any
 from mcp_state.errors import BadArgument, Conflict, NotFound
 from mcp_state.models import Project
 from mcp_state.store import blobs, documents, handoffs, thread_rows
-from mcp_state.store.noun import Noun, reads, writes
+from mcp_state.store.noun import Noun, reads_across, writes, writes_across
 from mcp_state.store.text import LONGEST_NAME, fold, one_line, tidy_name
 from mcp_state.store.transaction import Reading, Row, Writing, time_of, totals_of
 from mcp_state.times import from_text
@@ -112,7 +112,7 @@ _KEEP_THREAD_APART = (
     "UPDATE runs SET thread = :name WHERE project = :project AND thread = :old",
     """
     UPDATE events SET row = json_set(row, '$.depends_on', json((
-        SELECT json_group_array(iif(value = :old_shown, :shown, value))
+        SELECT json_group_array(CASE WHEN value = :old_shown THEN :shown ELSE value END)
         FROM json_each(row, '$.depends_on')
     )))
     WHERE project = :project AND kind = 'thread'
@@ -143,15 +143,15 @@ _KEEP_RUN_APART = (
         ELSE json_set(row, '$.name', :shown
             || substr(json_extract(row, '$.name'), length(:old_shown) + 1)) END
     WHERE project = :project AND kind IN ('memory', 'step', 'checkpoint')
-        AND substr(name, 1, length(:old) + 1) = :old || char(31)
+        AND substr(name, 1, length(:old) + 1) = :old || :within
     """,
     "UPDATE events SET run = :name WHERE project = :project AND run = :old",
     """
     UPDATE documents SET short = replace(short, :old_mark, :mark),
-        name = iif(instr(name, char(31)) > 0, :name || substr(name, length(:old) + 1), name),
-        shown = iif(
-            instr(name, char(31)) > 0, :shown || substr(shown, length(:old_shown) + 1), shown
-        )
+        name = CASE WHEN instr(name, :within) > 0 THEN :name || substr(name, length(:old) + 1)
+            ELSE name END,
+        shown = CASE WHEN instr(name, :within) > 0 THEN :shown
+            || substr(shown, length(:old_shown) + 1) ELSE shown END
     WHERE project = :project AND instr(short, :old_mark) > 0
     """,
 )
@@ -178,7 +178,8 @@ _KEEP_BLOB_ONCE = (
     """,
     """
     UPDATE events SET version = :version - version,
-        row = json_set(row, '$.version', json_extract(row, '$.version') + :version)
+        row = json_set(row, '$.version',
+            CAST(json_extract(row, '$.version') AS BIGINT) + :version)
     WHERE project = :project AND kind = 'blob' AND name = :key AND version IS NOT NULL
     """,
     "UPDATE blobs SET version = version + :version WHERE project = :project AND key = :key",
@@ -201,17 +202,19 @@ _RENAME_DOCUMENT = """
 """
 _MOVE_DOCUMENTS = """
     UPDATE documents SET id = id + :shift, project = :into, seq = seq + :offset,
-        name = iif(kind = 'journal', CAST(seq + :offset AS TEXT), name),
-        shown = iif(kind = 'journal', CAST(seq + :offset AS TEXT), shown)
+        name = CASE WHEN kind = 'journal' THEN CAST(seq + :offset AS TEXT) ELSE name END,
+        shown = CASE WHEN kind = 'journal' THEN CAST(seq + :offset AS TEXT) ELSE shown END
     WHERE project = :project AND kind = :kind
 """
 _MOVE = (
     """
     UPDATE events SET project = :into, seq = seq + :offset,
-        name = iif(kind = 'journal', CAST(CAST(name AS INTEGER) + :offset AS TEXT), name),
+        name = CASE WHEN kind = 'journal' THEN CAST(CAST(name AS BIGINT) + :offset AS TEXT)
+            ELSE name END,
         row = CASE
-            WHEN kind = 'thread' AND json_extract(row, '$.lease_token') > 0
-            THEN json_set(row, '$.lease_token', json_extract(row, '$.lease_token') + :offset)
+            WHEN kind = 'thread' AND CAST(json_extract(row, '$.lease_token') AS BIGINT) > 0
+            THEN json_set(row, '$.lease_token',
+                CAST(json_extract(row, '$.lease_token') AS BIGINT) + :offset)
             ELSE row END
     WHERE project = :project
     """,
@@ -220,7 +223,7 @@ _MOVE = (
     """,
     """
     UPDATE threads SET project = :into, created = created + :offset, changed = changed + :offset,
-        lease_token = iif(lease_token > 0, lease_token + :offset, 0)
+        lease_token = CASE WHEN lease_token > 0 THEN lease_token + :offset ELSE 0 END
     WHERE project = :project
     """,
     "DELETE FROM session_runs WHERE project = :project",
@@ -241,7 +244,8 @@ _MOVE = (
     WHERE project = :project
     """,
     """
-    UPDATE premises SET given = iif(given > 0, given + :offset, 0) WHERE project = :project
+    UPDATE premises SET given = CASE WHEN given > 0 THEN given + :offset ELSE 0 END
+        WHERE project = :project
     """,
     """
     UPDATE facts SET project = :into, created = created + :offset, changed = changed + :offset,
@@ -272,9 +276,13 @@ _MOVE = (
     """,
     "DELETE FROM last_events WHERE project = :project",
     """
-    UPDATE OR IGNORE idempotency SET project = :into,
-        seq = iif(operation = 'journal_append', seq + :offset, seq)
-    WHERE project = :project
+    UPDATE idempotency SET project = :into,
+        seq = CASE WHEN operation = 'journal_append' THEN seq + :offset ELSE seq END
+    WHERE project = :project AND NOT EXISTS (
+        SELECT 1 FROM idempotency AS there
+        WHERE there.project = :into AND there.operation = idempotency.operation
+            AND there.key = idempotency.key
+    )
     """,
     "DELETE FROM idempotency WHERE project = :project",
     """
@@ -307,11 +315,7 @@ _MOVE = (
     "UPDATE project_names SET project = :into WHERE project = :project",
     "UPDATE directories SET project = :into WHERE project = :project",
 )
-_APPEND_ONLY = """
-    SELECT name, sql FROM sqlite_schema
-    WHERE type = 'trigger'
-        AND name IN ('events_are_final', 'journal_is_final', 'blobs_are_kept', 'handoffs_are_kept')
-"""
+_APPEND_ONLY = ("events_are_final", "journal_is_final", "blobs_are_kept", "handoffs_are_kept")
 _LEASED = """
     SELECT name, holder_agent FROM thread_rows
     WHERE project = :project AND lease_over = 0 AND lease_until > :now ORDER BY created
@@ -330,7 +334,7 @@ _AT_ONCE = 1000
 class Projects(Noun):
     """All projects of the store, and what may be done with the caller's."""
 
-    @reads
+    @reads_across
     def list(self, tx: Reading) -> Sequence[Project]:
         """All projects, the most active first, without those that were merged into another."""
         return [_project(row) for row in tx.all(_PROJECTS, {"only": 0})]
@@ -359,7 +363,7 @@ class Projects(Noun):
             tx.event("rename", f"{was} -> {shown}", {"name": shown, "was": was})
         return _one(tx)
 
-    @writes
+    @writes_across
     def merge(self, tx: Writing, into: str) -> Project:
         """Move everything of the project into another, in one transaction.
 
@@ -388,19 +392,15 @@ class Projects(Noun):
         moved = tx.seq - 1
         offset: int = tx.scalar(_LAST_EVENT, {"id": target})
         leased = [(row["name"], row["holder_agent"]) for row in tx.all(_LEASED)]
-        lifted = [(row["name"], row["sql"]) for row in tx.all(_APPEND_ONLY)]
-        for name, _ in lifted:
-            tx.run(f"DROP TRIGGER {name}")
-        apart = _keep_apart(tx, source, target)
-        if {"memory", "run"} & {kind for kind, _, _ in apart}:  # they would lead to other blocks
-            tx.run(_FORGET_APPENDS)
-        if {"memory", "thread"} & {kind for kind, _, _ in apart}:
-            tx.run(_FORGET_IMPORTS)
-        lifetimes = _keep_blobs_once(tx, target)
-        taken = _keep_handoffs_once(tx, target)
-        _move(tx, target, offset)
-        for _, sql in lifted:
-            tx.run(sql)
+        with tx.lifted(*_APPEND_ONLY):
+            apart = _keep_apart(tx, source, target)
+            if {"memory", "run"} & {kind for kind, _, _ in apart}:  # they'd lead to other blocks
+                tx.run(_FORGET_APPENDS)
+            if {"memory", "thread"} & {kind for kind, _, _ in apart}:
+                tx.run(_FORGET_IMPORTS)
+            lifetimes = _keep_blobs_once(tx, target)
+            taken = _keep_handoffs_once(tx, target)
+            _move(tx, target, offset)
         tx.project, tx.seq = target, offset + moved + 1
         renamed = {old: fold(new) for kind, old, new in apart if kind == "thread"}
         for name, holder in leased:
@@ -507,7 +507,6 @@ def _rename_document(tx: Writing, params: dict[str, Any]) -> None:
 
 def _keep_blobs_once(tx: Writing, target: int) -> Mapping[str, str | None]:
     """Make a blob of both projects one that goes on; returns until when each was to be kept."""
-    tx.run("PRAGMA defer_foreign_keys = ON")
     clashes = tx.all(_BLOB_CLASHES, {"into": target})
     for row in clashes:
         for statement in _KEEP_BLOB_ONCE:
@@ -545,7 +544,6 @@ def _stay_taken(tx: Writing, key: str, source: str) -> None:
 
 
 def _move(tx: Writing, target: int, offset: int) -> None:
-    tx.run("PRAGMA defer_foreign_keys = ON")
     params = {"into": target, "offset": offset}
     for statement in _MOVE:
         tx.run(statement, params)

@@ -17,29 +17,13 @@ from mcp_state.models import SearchHit, SearchPage
 from mcp_state.record import record
 from mcp_state.store.documents import KINDS, indexed, range_of, run_mark, short_forms
 from mcp_state.store.fact_rows import fact_of, looked_up, stored_fact
+from mcp_state.store.full_text import Needle, Wanted
 from mcp_state.store.noun import Noun, reads
 from mcp_state.store.run_rows import named_run, run_row
 from mcp_state.store.text import WITHIN, clean
 from mcp_state.store.transaction import Reading, Row, actor_of
 from mcp_state.times import from_text
 
-_MATCHES = """
-    SELECT id, kind, name, shown, seq, uses, documents.text AS text
-    FROM search JOIN documents ON documents.id = search.rowid
-    WHERE search MATCH :match AND search.rowid >= :first AND search.rowid < :end
-        AND (kind <> 'memory' OR NOT EXISTS (
-            SELECT 1 FROM memory
-            WHERE project = :project
-                AND run = substr(documents.name, 1, max(instr(documents.name, char(31)) - 1, 0))
-                AND memory.name = substr(documents.name, instr(documents.name, char(31)) + 1)
-                AND expires_at <= :now
-        ))
-        AND (kind <> 'blob' OR NOT EXISTS (
-            SELECT 1 FROM blobs
-            WHERE project = :project AND blobs.key = documents.name AND expires_at <= :now
-        ))
-    ORDER BY search.rowid DESC LIMIT :limit
-"""
 _EVENT = """
     SELECT at, agent, client, session FROM event_rows WHERE project = :project AND seq = :number
 """
@@ -52,26 +36,22 @@ _HEAD = {"memory": 1, "thread": 2, "journal": 0, "run": 2, "blob": 1, "fact": 1}
 
 @record
 class _Term:
-    """A word as asked for, as texts are compared (`text`), and as the index is asked (`match`).
+    """A word as asked for, as texts are compared (`text`), and as the index is asked (`needles`).
 
-    The index folds case in its own way, which must get the word as it was written. `match` is
-    empty if only a look at the text can tell.
+    The index folds case in its own way, which must get the word as it was written. There are no
+    needles if only a look at the text can tell.
     """
 
     word: str
     text: str
-    match: str
+    needles: Sequence[Needle]
 
     @classmethod
     def of(cls, word: str) -> _Term:
         if len(word) >= 3:
-            return cls(word, word.casefold(), f"text : {_quoted(word)}")
-        forms = [f"short : {_quoted(form)}" for form in short_forms(word)]
-        return cls(word, word.casefold(), f"({' AND '.join(forms)})" if forms else "")
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'
+            return cls(word, word.casefold(), [Needle("text", word)])
+        needles = [Needle("short", form) for form in short_forms(word)]
+        return cls(word, word.casefold(), needles)
 
 
 class Search(Noun):
@@ -111,16 +91,16 @@ class Search(Noun):
         offset = _offset(cursor)
         words = indexed(clean(query)[0]).split()
         terms = [_Term.of(word) for word in {word.casefold(): word for word in words}.values()]
-        if len(terms) > _TERMS or not any(term.match for term in terms):
+        if len(terms) > _TERMS or not any(term.needles for term in terms):
             fact = f"query is {query[:40]!r}, which has no word to look for"
             raise BadArgument(
                 f"query has {len(terms)} words" if len(terms) > _TERMS else fact,
                 f"Give 1 to {_TERMS} plain words or parts of words that stand in the text.",
             )
-        rows, capped = _matches(tx, terms, chosen, " AND ", of_run)
+        rows, capped = _matches(tx, terms, chosen, of_run)
         loose = not rows and len(terms) > 1
         if loose:
-            rows, capped = _matches(tx, terms, chosen, " OR ", of_run)
+            rows, capped = _matches(tx, terms, chosen, of_run, any=True)
         last = max(tx.totals().event, 1)
         rows.sort(key=lambda row: (-_score(row, terms, last), -row["seq"]))
         page = rows[offset : offset + limit]
@@ -160,24 +140,29 @@ def _offset(cursor: str) -> int:
 
 
 def _matches(
-    tx: Reading, terms: Sequence[_Term], kinds: Sequence[str], joiner: str, run: str
+    tx: Reading, terms: Sequence[_Term], kinds: Sequence[str], run: str, *, any: bool = False
 ) -> tuple[list[Row], bool]:
     """The newest matches of each kind, and whether there are more; `run` is folded."""
-    match = joiner.join(term.match for term in terms if term.match)
-    if run:
-        match = f"({match}) AND short : {_quoted(run_mark(run))}"
+    wanted = Wanted(
+        [term.needles for term in terms if term.needles],
+        any,
+        [Needle("short", run_mark(run))] if run else [],
+    )
     found: list[Row] = []
     capped = False
     for kind in kinds:
-        first, end = range_of(tx.project, kind)
-        params = {"match": match, "first": first, "end": end, "limit": NEWEST + 1}
-        rows = tx.all(_MATCHES, params)
+        rows = tx.newest_matches(wanted, range_of(tx.project, kind), NEWEST + 1)
         capped = capped or len(rows) > NEWEST
         found += rows[:NEWEST]
     short = [term.text for term in terms if len(term.word) < 3]
-    if short and joiner == " AND ":
-        found = [row for row in found if all(t in row["text"].casefold() for t in short)]
+    if short and not any:
+        found = [row for row in found if _holds(row, short)]
     return found, capped
+
+
+def _holds(row: Row, words: Sequence[str]) -> bool:
+    text = row["text"].casefold()
+    return all(word in text for word in words)
 
 
 def _score(row: Row, terms: Sequence[_Term], last: int) -> float:

@@ -49,8 +49,9 @@ _PUT = """
     ON CONFLICT (project, run, name) DO UPDATE
        SET changed = excluded.changed, changed_at = excluded.changed_at,
            changed_by = excluded.changed_by, status = 'open', stopped = 0,
-           streak = iif(input = excluded.input, streak, 0),
-           outcome = iif(input = excluded.input, outcome, ''), input = excluded.input
+           streak = CASE WHEN steps.input = excluded.input THEN steps.streak ELSE 0 END,
+           outcome = CASE WHEN steps.input = excluded.input THEN steps.outcome ELSE '' END,
+           input = excluded.input
 """
 _SET = """
     UPDATE steps SET changed = :seq, changed_at = :now, changed_by = :actor, status = :status,

@@ -8,12 +8,15 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from mcp_state.errors import OverLimit, ProjectUnknown, SecretRefused
+from mcp_state.errors import OverLimit, ProjectUnknown, ReadonlyToolset, SecretRefused
 from mcp_state.models import Actor, Caller, Event, Limits, RunStatus, Status, Totals, Trust
 from mcp_state.store.text import LONGEST_NAME, WITHIN, clean, credential_in, fold, tidy_name
 from mcp_state.times import Clock, from_text, to_text
+
+if TYPE_CHECKING:
+    from mcp_state.store.full_text import Wanted
 
 Row = sqlite3.Row
 Params = Mapping[str, Any]
@@ -28,6 +31,7 @@ _PROJECT = """
     FROM projects WHERE id = :project
 """
 _KNOWN = "SELECT shown FROM projects WHERE merged_into IS NULL ORDER BY last_event DESC LIMIT 30"
+_SHOWN = "SELECT shown, last_event FROM projects WHERE id = :id AND merged_into IS NULL"
 _NEW_PROJECT = "INSERT INTO projects (shown, created_at) VALUES (:shown, :now) RETURNING id"
 _NEW_NAME = "INSERT INTO project_names (name, shown, project) VALUES (:name, :shown, :project)"
 _NEW_DIRECTORY = """
@@ -40,7 +44,8 @@ _ACTOR = """
 """
 _NEW_ACTOR = """
     INSERT INTO actors (agent, client, session, worktree)
-    VALUES (:agent, :client, :session, :worktree) RETURNING id
+    VALUES (:agent, :client, :session, :worktree)
+    ON CONFLICT (agent, client, session, worktree) DO NOTHING RETURNING id
 """
 _NEXT_EVENT = "SELECT last_event + 1 FROM projects WHERE id = :project"
 _EVENT = """
@@ -55,6 +60,10 @@ _CURRENT_RUN = """
     JOIN runs ON runs.project = session_runs.project AND runs.name = session_runs.run
     WHERE session_runs.project = :project AND session_runs.session = :session
         AND runs.status = 'open'
+"""
+_TRIGGERS = """
+    SELECT name, sql FROM sqlite_schema
+    WHERE type = 'trigger' AND tbl_name <> 'documents' ORDER BY rowid
 """
 _REMEMBERED = """
     SELECT digest, seq FROM idempotency
@@ -83,9 +92,11 @@ class Reading:
         self.at = clock.now()
         self.now = to_text(self.at)
         self.project = self._find_project()
+        if caller.only is not None and caller.project and self.project not in caller.only:
+            raise ProjectUnknown.to_the_token(caller.project, self.known_projects())
 
     def all(self, sql: str, params: Params = NONE) -> list[Row]:
-        """All rows; `:project` and `:now` are always bound."""
+        """All rows; `:project`, `:now` and `:within` (what joins names) are always bound."""
         return self._connection.execute(sql, self._bound(params)).fetchall()
 
     def one(self, sql: str, params: Params = NONE) -> Row | None:
@@ -101,9 +112,19 @@ class Reading:
         row = self.one(sql, params)
         return None if row is None else row[0]
 
+    def newest_matches(self, wanted: Wanted, ids: tuple[int, int], limit: int) -> list[Row]:
+        """The newest documents that match, whose ids are from the first up to the second."""
+        from mcp_state.store.full_text import newest  # what few need is not imported by all
+
+        return newest(self, wanted, ids, limit)
+
     def known_projects(self) -> list[str]:
-        """Project names, the most active first, at most 30."""
-        return [row["shown"] for row in self.all(_KNOWN)]
+        """Names of the projects that the caller may see, the most active first, at most 30."""
+        if self.caller.only is None:
+            return [row["shown"] for row in self.all(_KNOWN)]
+        found = [self.one(_SHOWN, {"id": project}) for project in self.caller.only]
+        there = sorted((row for row in found if row), key=lambda row: -row["last_event"])
+        return [row["shown"] for row in there[:30]]
 
     def totals(self) -> Totals:
         """The project's counts now."""
@@ -129,7 +150,7 @@ class Reading:
         )
 
     def _bound(self, params: Params) -> Params:
-        return {"project": self.project, "now": self.now, **params}
+        return {"project": self.project, "now": self.now, "within": WITHIN, **params}
 
     def project_of(self, caller: Caller) -> int:
         """The id of this caller's project; 0 if it is not in the store."""
@@ -162,6 +183,9 @@ class Writing(Reading):
     that this session last worked on. `allow_secrets`: text may have the shape of a credential.
     """
 
+    Refused: type[Exception] = sqlite3.IntegrityError
+    """What the engine raises for a row that its schema does not take."""
+
     def __init__(
         self,
         connection: sqlite3.Connection,
@@ -171,6 +195,8 @@ class Writing(Reading):
         allow_secrets: bool,
     ) -> None:
         self.actor = self.seq = 0
+        if caller.read_only:
+            raise ReadonlyToolset("this token only reads", "Nothing was changed.")
         super().__init__(connection, caller, clock, limits)
         self.clock = clock
         self.subject: tuple[str, str] = ("project", "")
@@ -183,6 +209,16 @@ class Writing(Reading):
             self.run(_NEW_DIRECTORY, {"anchor": caller.anchor})
         self.actor = self._find_actor()
         self.seq = self.scalar(_NEXT_EVENT)
+
+    def enter(self, caller: Caller) -> None:
+        """Go on in the project of this caller, which begins if there is none.
+
+        Its events have numbers of their own; they are about the project, and of no run.
+        """
+        self.caller = caller
+        self.project = self._find_project() or self._make_project()
+        self.seq = self.scalar(_NEXT_EVENT)
+        self.subject, self.of_run = ("project", ""), ""
 
     def run(self, sql: str, params: Params = NONE) -> sqlite3.Cursor:
         """Run one statement; `:project`, `:now`, `:actor` and `:seq` are bound."""
@@ -206,6 +242,15 @@ class Writing(Reading):
             self.seq, self.changed, self.subject, self.of_run = before
             raise
         self.run("RELEASE part")
+
+    @contextmanager
+    def lifted(self, *triggers: str) -> Generator[None]:
+        """What is never changed can be changed; foreign keys are looked at when all is over.
+
+        Without the names of `triggers`, all of them rest, but for those of the index.
+        """
+        with without_triggers(self._connection, *triggers):
+            yield
 
     def text(self, value: str, what: str, limit: int, next_step: str) -> str:
         """Accept a text for storing.
@@ -283,6 +328,7 @@ class Writing(Reading):
             "now": self.now,
             "actor": self.actor,
             "seq": self.seq,
+            "within": WITHIN,
             **params,
         }
 
@@ -306,7 +352,21 @@ class Writing(Reading):
             "session": clean(actor.session)[0],
             "worktree": clean(self.caller.worktree)[0],
         }
-        return self.scalar(_ACTOR, params) or self.scalar(_NEW_ACTOR, params)
+        found = self.scalar(_ACTOR, params) or self.scalar(_NEW_ACTOR, params)
+        return found or self.scalar(_ACTOR, params)  # another project's writer was first
+
+
+@contextmanager
+def without_triggers(connection: sqlite3.Connection, *triggers: str) -> Generator[None]:
+    """Let these triggers rest, or all but those of the index, within the caller's transaction."""
+    found: list[tuple[str, str]] = [tuple(row) for row in connection.execute(_TRIGGERS)]
+    rest = {name: sql for name, sql in found if not triggers or name in triggers}
+    for name in rest:
+        connection.execute(f"DROP TRIGGER {name}")
+    connection.execute("PRAGMA defer_foreign_keys = ON")
+    yield
+    for sql in rest.values():
+        connection.execute(sql)
 
 
 def unfolded(row: Row) -> Row:

@@ -41,10 +41,6 @@ from mcp_state.store.transaction import Reading, Writing
 from mcp_state.store.transfer.meter import Meter, Progress
 
 _SIZE = "SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM documents)"
-_TRIGGERS = """
-    SELECT name, sql FROM sqlite_schema
-    WHERE type = 'trigger' AND tbl_name <> 'documents' ORDER BY rowid
-"""
 _REINDEX = "INSERT INTO search (search) VALUES ('rebuild')"
 _NEXT_EVENT = "SELECT last_event + 1 FROM projects WHERE id = :id"
 _LIVE = "SELECT id FROM projects WHERE merged_into IS NULL ORDER BY id"
@@ -155,7 +151,7 @@ class Purge(Noun):
             meter.expect(tx.scalar(_SIZE))
             return _walked(Search(tx, value, every_project, meter.step))
 
-        return await self.database.read(self.caller, find)
+        return await self.database.read(self.caller, find, every_project=every_project)
 
     async def _take_out(
         self, value: Value, reason: str, every_project: bool, meter: Meter
@@ -168,13 +164,8 @@ class Purge(Noun):
             meter.expect(tx.scalar(_SIZE))
             here = tx.project
             walk = Rewriting(tx, value, every_project, meter.step)
-            lifted = tx.all(_TRIGGERS)
-            for trigger in lifted:
-                tx.run(f"DROP TRIGGER {trigger['name']}")
-            tx.run("PRAGMA defer_foreign_keys = ON")
-            found = _walked(walk)
-            for trigger in lifted:
-                tx.run(trigger["sql"])
+            with tx.lifted():
+                found = _walked(walk)
             event = _record(tx, walk, reason_)
             tx.project = here
             return event, found
@@ -182,7 +173,9 @@ class Purge(Noun):
         caller = self.caller
         if every_project:
             caller = replace(caller, project=await self._some_project(), anchor="")
-        event, changed = await self.database.write(caller, body, apart=True)
+        event, changed = await self.database.write(
+            caller, body, apart=True, every_project=every_project
+        )
         self._follow(value, changed.mark)
         return event, changed
 

@@ -71,7 +71,8 @@ ROWS: Mapping[str, str] = {
             coalesce((
                 SELECT uses FROM documents
                 WHERE documents.project = memory.project AND kind = 'memory'
-                    AND documents.name = iif(run = '', memory.name, run || char(31) || memory.name)
+                    AND documents.name = CASE WHEN run = '' THEN memory.name ELSE run || :within
+                        || memory.name END
             ), 0) AS uses
         FROM memory WHERE project = :project ORDER BY run, memory.name
     """,

@@ -28,7 +28,7 @@ from mcp_state.store.transfer.staging import IN_RUNS, Staging
 _ACTOR = """
     INSERT INTO actors (agent, client, session, worktree)
     VALUES (:agent, :client, :session, :worktree)
-    ON CONFLICT DO UPDATE SET agent = excluded.agent RETURNING id
+    ON CONFLICT (agent, client, session, worktree) DO UPDATE SET agent = excluded.agent RETURNING id
 """
 _UNIT = """
     INSERT INTO units (kind, name, shown, line, target, target_shown)

@@ -147,7 +147,7 @@ _RUN = """
            changed_by = excluded.changed_by, version = excluded.version,
            touched = excluded.touched, touched_at = excluded.touched_at,
            touched_by = excluded.touched_by, status = excluded.status,
-           thread = iif(:told, excluded.thread, thread),
+           thread = CASE WHEN :told THEN excluded.thread ELSE runs.thread END,
            max_attempts = excluded.max_attempts, max_minutes = excluded.max_minutes,
            max_tokens = excluded.max_tokens, stopped = excluded.stopped,
            finished_at = excluded.finished_at, result = excluded.result,

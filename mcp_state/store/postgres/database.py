@@ -1,0 +1,637 @@
+"""The door to a store on PostgreSQL: the server does the waiting, the locking and the syncing.
+
+A write takes the advisory lock of its project for as long as its transaction lasts, so that a
+project is as serial as in a file, wherever its writers are, and projects run side by side. What is
+about more than one project takes the lock of the whole store, which all others share.
+
+A connection that is lost before COMMIT was sent has saved nothing, and the transaction is run once
+more. Lost after that, it is found out: the next one waits for the lock, which the lost one kept
+until it was over, and looks for the event that it wrote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any, TypeVar, cast
+from weakref import WeakValueDictionary
+
+import psycopg
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from mcp_state.errors import StateError, StoreBusy, StoreDamaged, StoreReadonly
+from mcp_state.models import Caller, Limits, Totals
+from mcp_state.record import record
+from mcp_state.store import opening as sqlite_opening
+from mcp_state.store.database import Database
+from mcp_state.store.full_text import Wanted
+from mcp_state.store.postgres import opening
+from mcp_state.store.postgres.connection import Connection, adapt
+from mcp_state.store.postgres.full_text import newest
+from mcp_state.store.postgres.notices import CHANNEL, Notices
+from mcp_state.store.postgres.opening import Address
+from mcp_state.store.postgres.refusals import (
+    TRANSIENT,
+    is_lost,
+    one_line,
+    refused_by_server,
+    unreachable,
+)
+from mcp_state.store.text import fold
+from mcp_state.store.transaction import NONE, Params, Reading, Row, Writing
+from mcp_state.store.worker import shielded, until_done
+from mcp_state.times import Clock
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CONNECTIONS = 8
+"""The most that one process opens."""
+_PAUSE = 0.05
+_BEGUN = "SELECT version, min_reader, clock_timestamp() AT TIME ZONE 'UTC' AS at FROM store"
+_LOCK = "SELECT pg_advisory_xact_lock(:key)"
+_SHARE = "SELECT pg_advisory_xact_lock_shared(:key)"
+_LAST = "SELECT pg_current_xact_id()::text AS xact, pg_notify(:channel, :told)"
+_LIFT = "SELECT set_config('mcp_state.lifted', :lifted, true)"
+_WRITTEN = """
+    SELECT 1 FROM events
+    WHERE project = :project AND seq = :last AND at = :now AND actor = :actor
+        AND xmin::text::bigint = :xact::text::bigint % 4294967296
+"""
+
+
+class _NoStore(Exception):
+    """There is no store yet, or it has to be brought up to date."""
+
+
+class _Moved(Exception):
+    """The project was renamed, merged or made while its lock was waited for; nothing was begun."""
+
+
+@record
+class _Written:
+    """The last event that a transaction wrote."""
+
+    project: int
+    seq: int
+    at: str
+    actor: int
+
+    def params(self) -> dict[str, Any]:
+        return {"project": self.project, "last": self.seq, "now": self.at, "actor": self.actor}
+
+
+class _InDoubt(Exception):
+    """The connection was lost when the server had been told to commit.
+
+    Args:
+        last: what it wrote.
+        transaction: the server's number of it.
+        key: the advisory lock that it held.
+    """
+
+    def __init__(self, last: _Written, transaction: str, key: int) -> None:
+        super().__init__()
+        self.last = last
+        self.transaction = transaction
+        self.key = key
+
+
+class _At(Clock):
+    """The clock of the server, which all machines share, as it was at the beginning."""
+
+    def __init__(self, at: datetime) -> None:
+        self._at = at
+
+    def now(self) -> datetime:
+        """The time at which the transaction began."""
+        return self._at
+
+
+class PostgresReading(Reading):
+    """A snapshot; row level security lets through what is of its project."""
+
+    def __init__(
+        self, connection: Connection, caller: Caller, clock: Clock, limits: Limits
+    ) -> None:
+        self._server = connection
+        super().__init__(cast(Any, connection), caller, clock, limits)
+
+    @property
+    def project(self) -> int:
+        """The project; 0 if it is not in the store."""
+        return self._project
+
+    @project.setter
+    def project(self, project: int) -> None:
+        self._project = project
+        if self._server.within != Connection.EVERY:
+            self._server.within = project
+
+    def each(self, sql: str, params: Params = NONE) -> Iterator[Row]:
+        """The rows one by one, from a cursor on the server."""
+        return cast(Iterator[Row], self._server.each(sql, self._bound(params)))
+
+    def newest_matches(self, wanted: Wanted, ids: tuple[int, int], limit: int) -> list[Row]:
+        """The newest documents that match, whose ids are from the first up to the second."""
+        return newest(self, wanted, ids, limit)
+
+
+class PostgresWriting(PostgresReading, Writing):
+    """A write, alone in its project, or in the store.
+
+    `locked` is the project whose lock it holds, 0 if it holds that of a name; `key` is the lock.
+    `last` is the last event that it wrote.
+    """
+
+    Refused = psycopg.IntegrityError
+
+    def __init__(
+        self,
+        connection: Connection,
+        caller: Caller,
+        clock: Clock,
+        limits: Limits,
+        allow_secrets: bool,
+        locked: int,
+        key: int,
+    ) -> None:
+        self._server = connection
+        self._locked = locked
+        self.key = key
+        self.last: _Written | None = None
+        Writing.__init__(self, cast(Any, connection), caller, clock, limits, allow_secrets)
+
+    @contextmanager
+    def lifted(self, *triggers: str) -> Generator[None]:
+        """Let all be changed, and look at foreign keys at the end."""
+        self.run("SET CONSTRAINTS ALL DEFERRED")
+        self.run(_LIFT, {"lifted": "on"})
+        yield
+        self.run(_LIFT, {"lifted": "off"})
+
+    @contextmanager
+    def part(self) -> Generator[None]:
+        """As any part; an event that is taken back was not the last one."""
+        before = self.last
+        try:
+            with super().part():
+                yield
+        except BaseException:
+            self.last = before
+            raise
+
+    def event(self, *args: Any, **kwargs: Any) -> int:
+        """Record the change, and remember that it is the last one."""
+        seq = Writing.event(self, *args, **kwargs)
+        self.last = _Written(self.project, seq, self.now, self.actor)
+        return seq
+
+    def _find_project(self) -> int:
+        found = super()._find_project()
+        if found != self._locked and not self.actor:  # it is beginning
+            raise _Moved
+        return found
+
+    def _make_project(self) -> int:
+        try:
+            return super()._make_project()
+        except psycopg.errors.UniqueViolation:
+            raise _Moved from None
+
+
+class PostgresDatabase(Database):
+    """A store in a schema of a PostgreSQL database.
+
+    `address` is a `postgresql://` URI of libpq's; with `?schema=NAME` the store is in that schema,
+    else in `mcp_state`. The first write makes it.
+
+    Raises:
+        BadArgument: the schema is no name.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        clock: Clock | None = None,
+        limits: Limits | None = None,
+        read_only: bool = False,
+        allow_secrets: bool = False,
+        wait: float = 10.0,
+    ) -> None:
+        self.address = Address.of(address)
+        super().__init__(
+            self.address.shown,
+            clock=clock,
+            limits=limits,
+            read_only=read_only,
+            allow_secrets=allow_secrets,
+            wait=wait,
+        )
+        self._pool: ConnectionPool[psycopg.Connection[Any]] | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._turns: WeakValueDictionary[object, asyncio.Lock] = WeakValueDictionary()
+        self._free = asyncio.Semaphore(CONNECTIONS)
+        self._notices = Notices(self.address)
+
+    async def write(
+        self,
+        caller: Caller,
+        body: Callable[[Writing], T],
+        *,
+        apart: bool = False,
+        every_project: bool = False,
+    ) -> T:
+        """Run `body` behind the lock of the caller's project, in a thread."""
+        self._refuse_readers()
+        deadline = time.monotonic() + self.wait
+        async with self._turn(caller):
+            return await self._in_thread(
+                self._transact, caller, body, every_project, apart, deadline
+            )
+
+    async def maintain(self, statement: str) -> None:
+        """Run it on a connection of its own, in a thread."""
+        self._refuse_readers()
+        deadline = time.monotonic() + self.wait
+
+        def run() -> None:
+            with self._translated(), self._connected(deadline) as connection:
+                connection.raw.execute(statement.encode())
+
+        await self._in_thread(run)
+
+    async def read(
+        self, caller: Caller, body: Callable[[Reading], T], *, every_project: bool = False
+    ) -> T:
+        """Run `body` on a snapshot, in a thread."""
+        deadline = time.monotonic() + self.wait
+        return await self._in_thread(self._snapshot, caller, body, every_project, deadline)
+
+    def changes(self) -> AsyncGenerator[None]:
+        """Listen to what the server tells."""
+        return self._notices.listen()
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        self._notices.close()
+        with shielded():
+            pool, self._pool = self._pool, None
+            threads, self._threads = self._threads, None
+            if threads is not None:
+                await asyncio.to_thread(threads.shutdown)
+            if pool is not None:
+                await asyncio.to_thread(pool.close)
+
+    def _refuse_readers(self) -> None:
+        if self.read_only:
+            raise StoreReadonly(
+                f"{self.path} is opened for reading only by this server",
+                "Use a server with the coding toolset to write.",
+            )
+
+    # Waiting
+
+    @asynccontextmanager
+    async def _turn(self, caller: Caller) -> AsyncGenerator[None]:
+        """Be the first among the calls of this process for this project.
+
+        They would wait for the server's lock as well, but with a connection each.
+        """
+        named = (caller.anchor, fold(caller.project))
+        turn = self._turns.setdefault(named, asyncio.Lock())
+        try:
+            async with asyncio.timeout(self.wait):
+                await turn.acquire()
+        except TimeoutError:
+            raise StoreBusy.after(self.wait) from None
+        try:
+            yield
+        finally:
+            turn.release()
+
+    async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        """Run it with one of the connections; only waiting can be cancelled."""
+        try:
+            async with asyncio.timeout(self.wait):
+                await self._free.acquire()
+        except TimeoutError:
+            raise StoreBusy.after(self.wait) from None
+        try:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(CONNECTIONS, "mcp-state")
+            context = contextvars.copy_context()
+            done = asyncio.wrap_future(self._threads.submit(context.run, function, *args))
+            await until_done(done)
+            return done.result()
+        finally:
+            self._free.release()
+
+    # Connections
+
+    @contextmanager
+    def _connected(self, deadline: float) -> Generator[Connection]:
+        """A connection that works, from the pool.
+
+        Raises:
+            StoreBusy: the server could not be reached in time.
+        """
+        if self._pool is None:
+            self._pool = self._open_pool()
+        pool = self._pool
+        try:
+            raw = pool.getconn(max(0.05, deadline - time.monotonic()))
+        except PoolTimeout:
+            raise unreachable(self.path, self._why() or PoolTimeout("no connection")) from None
+        try:
+            yield Connection(raw)
+        finally:
+            if raw.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                raw.close()  # a transaction that was left half-way ends with its connection
+            pool.putconn(raw)
+
+    def _open_pool(self) -> ConnectionPool[psycopg.Connection[Any]]:
+        def configure(raw: psycopg.Connection[Any]) -> None:
+            opening.configure(raw, self.address.schema)
+            adapt(raw)
+
+        # The pool tries again and again, and tells nobody why it could not: so this tells.
+        self._connect().close()
+        pool = ConnectionPool[psycopg.Connection[Any]](
+            self.address.url,
+            kwargs={"connect_timeout": 5, "application_name": "mcp-state"},
+            min_size=0,
+            max_size=CONNECTIONS,
+            max_idle=300.0,
+            open=False,
+            configure=configure,
+            name="mcp-state",
+        )
+        pool.open()
+        return pool
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        raw = psycopg.connect(
+            self.address.url, connect_timeout=5, application_name="mcp-state", autocommit=True
+        )
+        opening.configure(raw, self.address.schema)
+        return raw
+
+    def _why(self) -> psycopg.Error | None:
+        """Why no connection can be made now."""
+        try:
+            self._connect().close()
+        except psycopg.Error as problem:
+            return problem
+        return None
+
+    @contextmanager
+    def _translated(self) -> Generator[None]:
+        """The one place where the driver's errors become ours."""
+        try:
+            yield
+        except psycopg.Error as problem:
+            log.warning("%s: %s", self.path, one_line(problem))
+            told = refused_by_server(self.path, problem, self.wait)
+            if told is None:
+                raise
+            raise told from problem
+
+    def _patiently(self, attempt: Callable[[], T], deadline: float) -> T:
+        """Again while nothing was saved and there is time: after a deadlock, without a server."""
+        while True:
+            try:
+                return attempt()
+            except _Moved:
+                continue
+            except psycopg.Error as problem:
+                again = is_lost(problem) or isinstance(problem, TRANSIENT)
+                if not again or time.monotonic() >= deadline:
+                    raise
+            time.sleep(_PAUSE)
+            if self._pool is not None:
+                self._pool.check()  # the other connections are lost as well
+
+    def _prepare(self, deadline: float) -> None:
+        with self._connected(deadline) as connection:
+            opening.prepare(connection, self.address, self.clock.now())
+
+    # Transactions
+
+    def _begin(self, connection: Connection, how: str, deadline: float) -> Clock:
+        """Begin; returns the clock that the transaction goes by.
+
+        Raises:
+            _NoStore: there is none, or an older one.
+        """
+        left = max(1, round((deadline - time.monotonic()) * 1000))
+        try:
+            found = connection.begin(
+                f"BEGIN {how}; SET LOCAL lock_timeout = {left}; {_BEGUN}"
+            ).fetchone()
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            raise _NoStore from None
+        if found is None:
+            raise StoreDamaged(
+                f"{self.path}: its table store is empty", "Restore a backup of the database."
+            )
+        version = opening.check(found["version"], found["min_reader"], self.address.schema)
+        if version < len(opening.migrations()):
+            raise _NoStore
+        if type(self.clock) is Clock:
+            return _At(found["at"].replace(tzinfo=UTC))
+        return self.clock
+
+    def _snapshot(
+        self, caller: Caller, body: Callable[[Reading], T], every: bool, deadline: float
+    ) -> T:
+        def attempt() -> T:
+            with self._connected(deadline) as connection, _ended(connection):
+                how = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
+                clock = self._begin(connection, how, deadline)
+                if every:
+                    connection.within = Connection.EVERY
+                tx = PostgresReading(connection, caller, clock, self.limits)
+                caller.totals = tx.totals()
+                return body(tx)
+
+        with self._translated():
+            while True:
+                try:
+                    return self._patiently(attempt, deadline)
+                except _NoStore:
+                    if not self._is_old(deadline):
+                        return self._of_nothing(caller, body)
+                    self._prepare(deadline)
+
+    def _is_old(self, deadline: float) -> bool:
+        with self._connected(deadline) as connection:
+            version = opening.version_of(connection, self.address.schema)
+        if version is not None and self.read_only:
+            raise StoreReadonly(
+                f"{self.path} is of an older version (schema {version})",
+                "A server that writes brings it up to date; this one only reads.",
+            )
+        return version is not None
+
+    def _of_nothing(self, caller: Caller, body: Callable[[Reading], T]) -> T:
+        """What does not exist reads as empty: as a file does, in memory."""
+        import sqlite3
+
+        with closing(sqlite_opening.new_connection(":memory:")) as connection:
+            sqlite_opening.apply(connection, sqlite_opening.migrations())
+            connection.row_factory = sqlite3.Row
+            tx = Reading(connection, caller, self.clock, self.limits)
+            caller.totals = tx.totals()
+            return body(tx)
+
+    def _transact(
+        self, caller: Caller, body: Callable[[Writing], T], every: bool, once: bool, deadline: float
+    ) -> T:
+        """Begin, lock, body, COMMIT, or ROLLBACK; a body that takes long is begun `once`."""
+        begun = False
+        done: tuple[T, Totals] | None = None
+
+        def attempt() -> T:
+            nonlocal begun, done
+            with self._connected(deadline) as connection, _ended(connection):
+                if once and begun:
+                    raise unreachable(self.path, "the connection was lost")
+                tx = self._begin_writing(connection, caller, every, deadline)
+                begun = True
+                try:
+                    result = body(tx)
+                except StateError as problem:
+                    if problem.recorded:
+                        connection.rollback()
+                        self._record_refusal(connection, caller, tx, problem, deadline)
+                    raise
+                if not tx.changed:  # nothing that is worth a project or a sync, or a dry run
+                    connection.rollback()
+                    return self._unchanged(connection, caller, result, deadline)
+                done = result, tx.totals()
+                self._commit(connection, tx)
+                caller.totals = done[1]
+                return result
+
+        with self._translated():
+            while True:
+                try:
+                    return self._patiently(attempt, deadline)
+                except _NoStore:
+                    self._prepare(deadline)
+                except _InDoubt as doubt:
+                    if self._was_saved(doubt):
+                        assert done is not None
+                        caller.totals = done[1]
+                        return done[0]
+
+    def _unchanged(self, connection: Connection, caller: Caller, result: T, deadline: float) -> T:
+        clock = self._begin(connection, "READ ONLY", deadline)
+        caller.totals = PostgresReading(connection, caller, clock, self.limits).totals()
+        return result
+
+    def _begin_writing(
+        self, connection: Connection, caller: Caller, every: bool, deadline: float
+    ) -> PostgresWriting:
+        """Begin, behind the lock of the project, or that of the store."""
+        clock = self._begin(connection, "", deadline)
+        store = self.address.key("store")
+        if every:
+            connection.within = Connection.EVERY
+            connection.execute(_LOCK, {"key": store})
+            key = store
+            locked = PostgresReading(connection, caller, clock, self.limits).project
+        else:
+            connection.execute(_SHARE, {"key": store})
+            locked = PostgresReading(connection, caller, clock, self.limits).project
+            named = ("project", locked) if locked else ("name", fold(caller.project))
+            key = self.address.key(*named)
+            connection.execute(_LOCK, {"key": key})
+        return PostgresWriting(
+            connection, caller, clock, self.limits, self.allow_secrets, locked, key
+        )
+
+    def _commit(self, connection: Connection, tx: PostgresWriting) -> None:
+        """Commit, and tell those who listen.
+
+        Raises:
+            _InDoubt: the connection was lost before the server said so.
+        """
+        assert tx.last is not None
+        told = {"channel": CHANNEL, "told": f"{self.address.schema} {tx.last.project}"}
+        transaction = connection.execute(_LAST, told).fetchone()["xact"]
+        try:
+            ended = connection.commit()
+        except psycopg.Error as problem:
+            if not is_lost(problem):
+                raise
+            log.warning("%s: %s while saving", self.path, one_line(problem))
+            raise _InDoubt(tx.last, transaction, tx.key) from problem
+        if ended != "COMMIT":
+            raise psycopg.InternalError(f"COMMIT was answered with {ended}")
+
+    def _was_saved(self, doubt: _InDoubt) -> bool:
+        """Look for the event that was written, once nobody can be about to commit it.
+
+        Raises:
+            StoreDamaged: it could not be found out.
+        """
+
+        def look() -> bool:
+            with self._connected(deadline) as connection, _ended(connection):
+                connection.within = Connection.EVERY
+                self._begin(connection, "", deadline)
+                connection.execute(_LOCK, {"key": doubt.key})
+                params = doubt.last.params() | {"xact": doubt.transaction}
+                return connection.execute(_WRITTEN, params).fetchone() is not None
+
+        deadline = time.monotonic() + self.wait
+        try:
+            return self._patiently(look, deadline)
+        except (psycopg.Error, StateError, _NoStore) as problem:
+            raise StoreDamaged.in_doubt(self.path, one_line(problem)) from problem
+
+    def _record_refusal(
+        self,
+        connection: Connection,
+        caller: Caller,
+        failed: PostgresWriting,
+        problem: StateError,
+        deadline: float,
+    ) -> None:
+        """An event of its own: people want to see what was refused, and why."""
+        try:
+            clock = self._begin(connection, "", deadline)
+            if not PostgresReading(connection, caller, clock, self.limits).project:
+                return  # a refusal is no reason to begin a project
+            connection.rollback()
+            tx = self._begin_writing(connection, caller, False, deadline)
+            tx.subject, tx.of_run = failed.subject, failed.of_run
+            tx.event(
+                "refused", f"refused: {problem.code}", {"code": problem.code, "fact": problem.fact}
+            )
+            totals = tx.totals()
+            self._commit(connection, tx)
+            caller.totals = totals
+        except (psycopg.Error, StateError, _NoStore, _Moved, _InDoubt):
+            log.exception("a refusal could not be recorded")
+
+
+@contextmanager
+def _ended(connection: Connection) -> Generator[None]:
+    """Leave no transaction behind."""
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            with suppress(psycopg.Error):
+                connection.rollback()
