@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -32,7 +32,8 @@ _At = tuple[int, int] | str
 
 _PACE = 0.05
 """Seconds between two looks at the least, so that a busy store is not looked at all the time."""
-_RETRY = 1.0
+_RETRY, _LONGEST_RETRY = 1.0, 15.0
+"""Seconds until a store that can't be read is looked at again, though nothing seems to change."""
 _MOST_EVENTS = 500
 _NOBODY = Caller("", "", Actor("person"))
 
@@ -139,13 +140,15 @@ class Live:
         self._let_go()
 
     async def _keep_looking(self) -> None:
+        retry = _RETRY
         while True:
             self._stale.clear()
-            if await self._look(self._listeners):
-                await asyncio.sleep(_PACE)
-                await self._stale.wait()
-            else:
-                await asyncio.sleep(_RETRY)
+            readable = await self._look(self._listeners)
+            await asyncio.sleep(_PACE)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if readable else retry):
+                    await self._stale.wait()
+            retry = _RETRY if readable else min(2 * retry, _LONGEST_RETRY)
 
     async def _look(self, listeners: Collection[Listener]) -> bool:
         """Find out which of them there is news for; False if the store can't be read."""
@@ -200,6 +203,7 @@ class Listener:
         self.at: _At | None = None
         self._woken = asyncio.Event()
         self._news: News | None = None
+        self._is_over = False
 
     async def news(self) -> News | None:
         """Wait for news, all there is since the last; None: there will be none any more.
@@ -207,9 +211,10 @@ class Listener:
         No news is lost when the waiting is cancelled.
         """
         await self._woken.wait()
+        if self._is_over:
+            return None
+        self._woken.clear()
         news, self._news = self._news, None
-        if news is not None:
-            self._woken.clear()
         return news
 
     def put(self, at: _At, news: News) -> None:
@@ -228,7 +233,7 @@ class Listener:
 
     def end(self) -> None:
         """Let it go."""
-        self._news = None
+        self._is_over = True
         self._woken.set()
 
 

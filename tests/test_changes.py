@@ -104,6 +104,16 @@ async def test_what_another_process_writes_is_told(told: Told, path: str) -> Non
     assert await is_told(told)
 
 
+async def test_a_server_that_only_reads_is_told_too(path: str, theirs: State) -> None:
+    database = open_database(path, read_only=True)
+    async with aclosing(database.changes()) as changes:
+        assert await is_told(changes)
+        for _ in range(2):
+            await theirs.journal.append("x")
+            assert await is_told(changes)
+    await database.aclose()
+
+
 async def test_where_a_transaction_runs_in_a_thread_it_is_told_too(
     path: str, monkeypatch: pytest.MonkeyPatch, theirs: State
 ) -> None:

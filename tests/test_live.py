@@ -288,6 +288,13 @@ async def test_closing_lets_all_go_and_whoever_comes_later(mine: State) -> None:
     assert not live.is_watching
 
 
+async def test_news_that_comes_too_late_does_not_keep_who_was_let_go() -> None:
+    listener = Listener(ACME)
+    listener.end()
+    listener.put((1, 1), News(1, None))
+    assert [await listener.news(), await listener.news()] == [None, None]
+
+
 async def test_closing_the_store_lets_all_go(mine: State) -> None:
     live = Live(mine.database)
     async with live.listening(ACME) as listener:

@@ -204,10 +204,13 @@ class SQLiteDatabase(Database):
             return repr(problem)
 
     def _data_version(self) -> tuple[sqlite3.Connection, int]:
-        with self._translated(self._reader):
+        try:
             connection = self._opened(self._open_reader)
             (version,) = connection.execute("PRAGMA data_version").fetchone()
-            return connection, version
+        except (sqlite3.Error, StoreDamaged, _SchemaChanged):  # not logged, it may go on for hours
+            self._reader.forget()
+            raise
+        return connection, version
 
     async def aclose(self) -> None:
         """Close both connections."""
