@@ -24,7 +24,7 @@ from pydantic import ValidationError
 import mcp_state
 from mcp_state import apps, render, toolset
 from mcp_state.api import State
-from mcp_state.errors import BadArgument, ReadonlyToolset, StateError
+from mcp_state.errors import BadArgument, ProjectUnknown, ReadonlyToolset, StateError
 from mcp_state.live import Live
 from mcp_state.models import Actor, Caller, Packet, Principal, Totals
 from mcp_state.plain import plain
@@ -159,7 +159,6 @@ class _App:
 
     async def aclose(self) -> None:
         """Close the store, after what is still to be written to it."""
-        self.subscriptions.close()
         try:
             with anyio.move_on_after(_TRACE_SECONDS):
                 await asyncio.gather(*self._traces, return_exceptions=True)
@@ -220,8 +219,7 @@ class _App:
                 result.meta = await apps.meta(State(self.database, caller), spec.name, bound.values)
             return result, "ok"
         except StateError as problem:
-            if isinstance(problem, ReadonlyToolset):  # it has no events to be kept in
-                log.warning("refused: %s", problem)
+            _log_refusal(request, problem)
             return await self._failed(str(problem), caller), problem.code
         except Exception:
             log.exception("tool %r raised", clean(params.name)[0])
@@ -544,6 +542,17 @@ def _principal(request: Request) -> Principal | None:
         KeyError: nobody looked at who sends the request.
     """
     return None if request.request is None else request.request.scope[PRINCIPAL]
+
+
+def _log_refusal(request: Request, problem: StateError) -> None:
+    """Note what is nowhere kept as an event, and should not have been asked for."""
+    principal = _principal(request)
+    if principal is not None and principal.token:
+        if isinstance(problem, ReadonlyToolset | ProjectUnknown):
+            who = f"token {principal.token} ({principal.agent!a})"
+            log.warning("refused %s: %s", who, ascii(str(problem)[:300]))
+    elif isinstance(problem, ReadonlyToolset):
+        log.warning("refused: %s", problem)
 
 
 def _session_over_http(request: Request, principal: Principal) -> str:

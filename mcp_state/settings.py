@@ -45,7 +45,8 @@ def is_address(path: str) -> bool:
 def shown_address(address: str) -> str:
     """An address without the password, and without the name that goes with it."""
     parts = urlsplit(address)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    ending = urlunsplit(("", "", parts.path, parts.query, ""))
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{ending}"
 
 
 def store_path(given: str, directory: str, source: str) -> str:

@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
+import itertools
 import json
-import sqlite3
+import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from whole_stores import contradictions as contradictions
+from whole_stores import everything as everything
 from workload import Nouns, StepClock, work, work_long, work_truth
 
 from mcp_state.api import State
 from mcp_state.models import Actor, Caller, Imported
-from mcp_state.store.consistency import inspect
+from mcp_state.settings import is_address
 from mcp_state.store.database import open_database
 from mcp_state.times import Clock
 
 Line = dict[str, Any]
+_EXPORTS = tempfile.TemporaryDirectory(prefix="mcp-state-exports-")
+_FILES = itertools.count(1)
 
 
 class Store:
     """A store on a machine of its own, for several callers, and the files that it makes."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(self, path: str, clock: Clock) -> None:
         self.path = path
-        self.database = open_database(str(path), clock=clock)
-        self._files = 0
+        self.name = Path(path).stem
+        self.folder = Path(_EXPORTS.name) if is_address(path) else Path(path).parent
+        self.database = open_database(path, clock=clock)
 
     def as_(self, agent: str = "codex", session: str = "s1", project: str = "acme") -> State:
         caller = Caller(project, "argument", Actor(agent, "test", session), worktree="/w")
         return State(self.database, caller)
 
     async def export(self, project: str = "acme", handoff: str = "") -> Path:
-        self._files += 1
-        file = self.path.parent / f"{self.path.stem}-{project}-{self._files}.jsonl"
+        file = self.folder / f"{project}-{next(_FILES)}.jsonl"
         await self.as_(project=project).transfer.export(file, handoff=handoff)
         return file
 
@@ -54,8 +58,8 @@ class Store:
 
 
 @asynccontextmanager
-async def store_at(path: Path, clock: Clock | None = None) -> AsyncGenerator[Store]:
-    store = Store(path, clock or StepClock())
+async def store_at(path: str | Path, clock: Clock | None = None) -> AsyncGenerator[Store]:
+    store = Store(str(path), clock or StepClock())
     try:
         yield store
     finally:
@@ -81,22 +85,6 @@ async def fill(store: Store, project: str = "acme", agent: str = "codex") -> Non
     await state.traces.record("search", {"query": "x"}, "nothing\nfound", run="talk")
     await state.projects.rename(f"{project} once more")
     await state.projects.rename(project)
-
-
-def contradictions(path: Path) -> list[str]:
-    """What `doctor` finds of the rows of a store, its events, counters and index."""
-    with (
-        contextlib.closing(sqlite3.connect(path)) as store,
-        contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as copy,
-    ):
-        store.backup(copy)
-        return [f.what for f in inspect(copy, Clock()) if f.severity != "ok"]
-
-
-def everything(path: Path) -> list[str]:
-    """All that is in a store, as SQL."""
-    with contextlib.closing(sqlite3.connect(path)) as store:
-        return [line for line in store.iterdump() if "search_" not in line]
 
 
 def read(file: Path) -> bytes:

@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +22,7 @@ from click.testing import CliRunner, Result
 from long_runs import contradictions
 from mcp import Client
 from mcp.client import ClientExtension
+from whole_stores import Stores
 
 from mcp_state.api import State
 from mcp_state.cli import main
@@ -91,6 +92,13 @@ def path(tmp_path: Path, engine: str) -> Generator[str]:
             yield address
     else:
         yield str(tmp_path / "store" / "state.db")
+
+
+@pytest.fixture
+def stores(tmp_path: Path, engine: str) -> Generator[Stores]:
+    """Where several stores are to be: `stores / "a.db"`."""
+    with ExitStack() as stack:
+        yield Stores(tmp_path, engine, stack)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -9,6 +9,7 @@ import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,11 +20,14 @@ from mcp.client.streamable_http import streamable_http_client
 
 from mcp_state.http.bounds import Bounds
 from mcp_state.http.serving import Door, serve
+from mcp_state.models import Actor, Caller
 from mcp_state.settings import Settings
+from mcp_state.store.database import open_database
+from mcp_state.store.tokens import Tokens
 from mcp_state.times import Clock
 
 MODERN = "2026-07-28"
-GENERATIONS = ("legacy", MODERN)
+GENERATIONS = ("legacy", "auto")
 JSON = "application/json"
 BOTH = f"{JSON}, text/event-stream"
 
@@ -152,6 +156,45 @@ async def serving(
     try:
         yield await started
     finally:
-        signal.raise_signal(signal.SIGTERM)
+        if not life.done():
+            signal.raise_signal(signal.SIGTERM)
         async with asyncio.timeout(15):
             await life
+
+
+async def token_for(
+    path: str,
+    *projects: str,
+    toolset: str = "all",
+    agent: str = "codex",
+    lasts: timedelta = timedelta(days=30),
+    clock: Clock | None = None,
+) -> str:
+    """Make a token in the store at `path`, as another process does; none named: for all."""
+    database = open_database(path, clock=clock)
+    try:
+        places = [Caller(name, "", Actor("person")) for name in projects or ("acme",)]
+        tokens = Tokens(database, places[0])
+        made = await tokens.create(
+            places, agent=agent, toolset=toolset, lasts=lasts, every_project=not projects
+        )
+        return made.secret
+    finally:
+        await database.aclose()
+
+
+async def revoke(path: str, token: str) -> None:
+    """End a token, as another process does."""
+    database = open_database(path)
+    try:
+        await Tokens(database, Caller("", "", Actor("person"))).revoke(id_of(token))
+    finally:
+        await database.aclose()
+
+
+def id_of(token: str) -> str:
+    return token.split("_")[1]
+
+
+PROXIED = Door(port=0, behind_proxy=True)
+"""A door where every request needs a token."""

@@ -23,9 +23,9 @@ from mcp_state.store.copying import copy_store
 from mcp_state.store.database import open_database
 
 
-async def full(path: Path | str) -> Store:
+async def full(path: Path) -> Store:
     """Two projects with something of everything."""
-    store = Store(path, StepClock())  # pyright: ignore[reportArgumentType]
+    store = Store(str(path), StepClock())
     await fill(store)
     await fill(store, "other", "claude")
     seen = Caller("acme", "git directory", Actor("codex"), anchor="/src/acme/.git")
@@ -50,7 +50,7 @@ async def test_all_of_a_file_comes_back_from_a_server(tmp_path: Path) -> None:
     assert there.tables == again.tables
     assert {one.table for one in there.tables if not one.rows} <= {"tokens", "token_projects"}
     assert contents(back) == contents(here)
-    assert contradictions(back) == []
+    assert contradictions(str(back)) == []
     assert hashlib.sha256(here.read_bytes()).hexdigest() == before
     assert there.events == again.events == sum(int(str(n)) for (n,) in rows(here, LAST))
 

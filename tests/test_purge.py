@@ -14,7 +14,6 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from carrying import contradictions
 from planting import (
     MARK,
     PLANTS,
@@ -26,6 +25,7 @@ from planting import (
     schema,
     store_at,
 )
+from whole_stores import contradictions
 
 from mcp_state.errors import BadArgument, Conflict, NoProgress, NotFound
 from mcp_state.models import MemoryBlock

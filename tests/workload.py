@@ -90,7 +90,7 @@ class Nouns:
 
 @asynccontextmanager
 async def opened(
-    path: Path, *, wait: float = 10.0, read_only: bool = False
+    path: str | Path, *, wait: float = 10.0, read_only: bool = False
 ) -> AsyncGenerator[Database]:
     database = open_database(str(path), clock=StepClock(), wait=wait, read_only=read_only)
     try:

@@ -112,11 +112,15 @@ def tail(
 def _follow(options: Options, which: _Filter, limit: int, since: int | None) -> None:
     """Print entries until the reader leaves or a signal comes; both are a good end."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
         asyncio.run(_following(options, which, limit, since))
 
 
 async def _following(options: Options, which: _Filter, limit: int, since: int | None) -> None:
+    this = asyncio.current_task()
+    assert this is not None
+    with contextlib.suppress(NotImplementedError):  # Windows
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     async with opened(options) as state:
         if not state.caller.project:
             raise ProjectUnknown.among(await known_projects(state))

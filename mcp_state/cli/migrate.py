@@ -19,8 +19,8 @@ from mcp_state.store.database import open_database
     "migrate-store",
     cls=Documented,
     epilog="""
-    mcp-state migrate-store ~/.local/share/mcp-state/state.db postgresql://db.example/agents
-    mcp-state migrate-store postgresql://db.example/agents /backups/agents.db
+    mcp-state migrate-store "$MCP_STATE_DB" postgresql://db.example/agents
+    mcp-state migrate-store postgresql://db.example/agents ~/copy.db
     """,
 )
 @click.argument("source", metavar="FROM")

@@ -26,7 +26,7 @@ class Bounds:
     headers: int = 64
     head_time: float = 15.0
     unread_time: float = 30.0
-    keep_alive: float = 60.0
+    keep_alive: int = 60
     connections: int = 2000
     in_flight: int = 256
     sessions: int = 1000
@@ -34,7 +34,7 @@ class Bounds:
     idle: float = 1800.0
     rate: float = 100.0
     burst: float = 500.0
-    stop: float = 5.0
+    stop: int = 5
 
 
 class Rates:

@@ -129,9 +129,13 @@ class Guard:
 
     def _check_shape(self, scope: Scope) -> None:
         """Refuse what no client of ours sends, before anything is looked up."""
+        if scope["http_version"] != "1.1":
+            raise Refused(505, "version", "Only HTTP/1.1 here.")
         headers = scope["headers"]
         if len(headers) > self._bounds.headers:
             raise Refused(431, "headers", f"More than {self._bounds.headers} headers.")
+        if sum(len(name) + len(value) for name, value in headers) > self._bounds.head:
+            raise Refused(431, "headers", f"More than {self._bounds.head:,} bytes of headers.")
         counts = Counter(name for name, _ in headers)
         if twice := sorted(name for name in _ONCE if counts[name] > 1):
             name = twice[0].decode()

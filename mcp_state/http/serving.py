@@ -187,8 +187,8 @@ async def serve(
             server_header=False,
             date_header=False,
             h11_max_incomplete_event_size=bounds.head,
-            timeout_keep_alive=int(bounds.keep_alive),
-            timeout_graceful_shutdown=int(bounds.stop),
+            timeout_keep_alive=bounds.keep_alive,
+            timeout_graceful_shutdown=bounds.stop,
             ssl_certfile=door.tls_cert or None,
             ssl_keyfile=door.tls_key or None,
         )

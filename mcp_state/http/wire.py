@@ -52,6 +52,12 @@ class Wire(H11Protocol):
         if self.conn.their_state is not h11.IDLE:
             self._head = _stopped(self._head)
 
+    def on_response_complete(self) -> None:
+        """Go on with what was sent behind the request; it may be the beginning of a head."""
+        super().on_response_complete()
+        if self._head is None and self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
+            self._await_head()
+
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP, and end the connection."""
         self.refusals.tell("malformed", self._who(), "this is no HTTP/1.1 request")

@@ -52,10 +52,15 @@ class Line(Generic[W]):
             NotOurTurn: others were before us for this long.
         """
         if not self._taken:
-            self._taken = place.has_turn = True
-            if place.work is not None:
-                await self._let_others_in()
-            return True
+            self._taken = True
+        elif not await self._wait(place, seconds):
+            return False
+        if place.work is not None:
+            await self._let_others_in()
+        return True
+
+    async def _wait(self, place: Place[W], seconds: float | None) -> bool:
+        """Until it has the turn, or its work is done."""
         place.woken = asyncio.get_running_loop().create_future()
         self._waiting.append(place)
         try:

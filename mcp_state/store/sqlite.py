@@ -1,4 +1,8 @@
-"""The one door to the file: every write is one transaction behind a lock, every read a snapshot.
+"""The one door to the file: every write is all or nothing behind a lock, every read a snapshot.
+
+Writes that this process is asked for at the same time share one transaction, and so one sync: each
+has a savepoint in it, and is told how it ended when all of it is on disk. What one refuses touches
+no other: whatever spoils the transaction for all has each done again in one of its own.
 
 A transaction is one function that holds nothing but its own statements and can't be cancelled
 half-way. It runs where it was called, on a connection for writing or one for reading: to wake a
@@ -12,16 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import logging
 import os
 import sqlite3
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar
 
 from mcp_state.errors import StateError, StoreBusy, StoreDamaged, StoreReadonly
 from mcp_state.models import Caller, Limits, Totals
@@ -38,13 +40,14 @@ from mcp_state.store.refusals import (
 )
 from mcp_state.store.transaction import Reading, Writing
 from mcp_state.store.worker import Worker, schema_of, shielded
+from mcp_state.store.write import Ended, Write
 from mcp_state.times import Clock
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LONGEST_GROUP = 0.02
+LONGEST_GROUP = 0.01
 """Seconds after which nobody is taken along any more: who waits is another process, too."""
 _LONGEST_PAUSE = 0.02
 
@@ -63,39 +66,6 @@ class _Older(Exception):
 
 class _Spoilt(Exception):
     """What befell one of a group ended the transaction of all; nothing was committed."""
-
-
-@dataclass(frozen=True)
-class _Ended(Generic[T]):
-    """How a call ended; `totals` is what there is for its caller after it, if that is known."""
-
-    result: T | None = None
-    problem: BaseException | None = None
-    totals: Totals | None = None
-    changed: bool = False
-
-
-class _Write(Generic[T]):
-    """What is to be written for one call, and what came of it, once that is on disk."""
-
-    def __init__(self, caller: Caller, body: Callable[[Writing], T]) -> None:
-        self.caller = caller
-        self.body = body
-        self.context = contextvars.copy_context()
-        self._ended: _Ended[T] | None = None
-
-    def end(self, ended: _Ended[T]) -> None:
-        """This is how it ended."""
-        self._ended = ended
-        if ended.totals is not None:
-            self.caller.totals = ended.totals
-
-    def outcome(self) -> T:
-        """What `body` returned; raises what was refused."""
-        assert self._ended is not None, "it was carried out"
-        if self._ended.problem is not None:
-            raise self._ended.problem
-        return cast("T", self._ended.result)
 
 
 class SQLiteDatabase(Database):
@@ -122,7 +92,7 @@ class SQLiteDatabase(Database):
             allow_secrets=allow_secrets,
             wait=wait,
         )
-        self._line: Line[_Write[Any]] = Line()
+        self._line: Line[Write[Any]] = Line()
         self._queue = Queue(path + "-queue")
         self._writer = Worker(path)
         self._reader = Worker(path)
@@ -137,10 +107,13 @@ class SQLiteDatabase(Database):
         apart: bool = False,
         every_project: bool = False,
     ) -> T:
-        """Run `body` in the turn of this process among the others."""
+        """Run `body` in the turn of this process among the others.
+
+        It is run again, alone, if another one that it shared a transaction with has spoilt that.
+        """
         if apart:
             return await self._in_turn(lambda: self._transact(caller, body), Place(), apart=True)
-        write = _Write(caller, body)
+        write = Write(caller, body)
         return await self._in_turn(
             lambda: self._carry_out(write), Place(write), apart=self._may_wait
         )
@@ -158,7 +131,7 @@ class SQLiteDatabase(Database):
             await asyncio.sleep(_LONGEST_PAUSE)
         return True
 
-    async def _in_turn(self, work: Callable[[], T], place: Place[_Write[T]], *, apart: bool) -> T:
+    async def _in_turn(self, work: Callable[[], T], place: Place[Write[T]], *, apart: bool) -> T:
         """Do something on the writing connection, alone among the processes."""
         if self.read_only:
             raise StoreReadonly(
@@ -250,14 +223,14 @@ class SQLiteDatabase(Database):
             finally:
                 self._line.leave()
 
-    def _carry_out(self, first: _Write[T]) -> T:
+    def _carry_out(self, first: Write[T]) -> T:
         """Do it; what waits behind it is done along with it, in one transaction for all.
 
         If that fails, and it is certain that nothing was committed, each gets one of its own.
         """
         if not self._line.is_joined():
             return self._transact(first.caller, first.body)
-        group: list[_Write[Any]] = []
+        group: list[Write[Any]] = []
         try:
             self._transact_together(first, group)
         except BaseException as problem:
@@ -267,23 +240,25 @@ class SQLiteDatabase(Database):
                 problem, StoreBusy | StoreDamaged
             )
             for write in group:
-                write.end(self._alone(write) if certain else _Ended(problem=problem))
+                if certain:
+                    self._alone(write)
+                else:
+                    write.ended = Ended(problem=problem)
         return first.outcome()
 
-    def _transact_together(self, first: _Write[Any], group: list[_Write[Any]]) -> None:
+    def _transact_together(self, first: Write[Any], group: list[Write[Any]]) -> None:
         """BEGIN, a savepoint for each, COMMIT; `group` becomes those that were begun."""
-        ends = time.monotonic() + LONGEST_GROUP
-        following: _Write[Any] | None = first
-        ended: list[_Ended[Any]] = []
+        over = time.monotonic() + LONGEST_GROUP
+        following: Write[Any] | None = first
         with self._translated(self._writer):
             connection = self._begin()
             try:
                 while following is not None:
                     group.append(following)
-                    ended.append(following.context.run(self._part, connection, following))
-                    in_time = time.monotonic() < ends
+                    following.context.run(self._part, connection, following)
+                    in_time = time.monotonic() < over
                     following = self._line.take_along() if in_time else None
-                if any(one.changed for one in ended):
+                if any(write.changed for write in group):
                     self._commit(connection)
                 else:
                     connection.execute("ROLLBACK")
@@ -291,50 +266,52 @@ class SQLiteDatabase(Database):
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
-        for write, one in zip(group, ended, strict=True):
-            write.end(one)
 
-    def _part(self, connection: sqlite3.Connection, write: _Write[T]) -> _Ended[T]:
+    def _part(self, connection: sqlite3.Connection, write: Write[Any]) -> None:
         """One of a group: all of it, or nothing but the record of its refusal."""
         try:
             connection.execute("SAVEPOINT call")
-            ended = self._tried(connection, write)
+            self._try(connection, write)
             connection.execute("RELEASE call")
         except (sqlite3.Error, StateError) as problem:
             raise _Spoilt from problem
-        return ended
 
-    def _tried(self, connection: sqlite3.Connection, write: _Write[T]) -> _Ended[T]:
+    def _try(self, connection: sqlite3.Connection, write: Write[Any]) -> None:
         caller = write.caller
         tx: Writing | None = None
         try:
             tx = Writing(connection, caller, self.clock, self.limits, self.allow_secrets)
             result = write.body(tx)
             if tx.changed:
-                return _Ended(result, totals=tx.totals(), changed=True)
+                write.ended = Ended(result, totals=tx.totals(), changed=True)
+                return
         except (sqlite3.Error, StoreDamaged):
             raise
         except Exception as problem:
             connection.execute("ROLLBACK TO call")
-            if not (isinstance(problem, StateError) and problem.recorded):
-                return _Ended(problem=problem)
-            totals = self._refusal(connection, caller, tx, problem)
-            return _Ended(problem=problem, totals=totals, changed=totals is not None)
+            totals = None
+            if isinstance(problem, StateError) and problem.recorded:
+                totals = self._refusal(connection, caller, tx, problem)
+            write.ended = Ended(problem=problem, totals=totals, changed=totals is not None)
+            return
         connection.execute("ROLLBACK TO call")
         left = Reading(connection, caller, self.clock, self.limits)
-        return _Ended(result, totals=left.totals())
+        write.ended = Ended(result, totals=left.totals())
 
-    def _alone(self, write: _Write[T]) -> _Ended[T]:
+    def _alone(self, write: Write[Any]) -> None:
         """In a transaction of its own, in the turn of the group."""
         while True:
             try:
-                return _Ended(write.context.run(self._transact, write.caller, write.body))
+                result = write.context.run(self._transact, write.caller, write.body)
             except _SchemaChanged:
                 continue
             except _Busy:
-                return _Ended(problem=StoreBusy.after(self.wait))
+                write.ended = Ended(problem=StoreBusy.after(self.wait))
             except BaseException as problem:
-                return _Ended(problem=problem)
+                write.ended = Ended(problem=problem)
+            else:
+                write.ended = Ended(result)
+            return
 
     def _begin(self) -> sqlite3.Connection:
         """Open if need be, and BEGIN."""

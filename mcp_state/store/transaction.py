@@ -183,6 +183,9 @@ class Writing(Reading):
     that this session last worked on. `allow_secrets`: text may have the shape of a credential.
     """
 
+    Refused: type[Exception] = sqlite3.IntegrityError
+    """What the engine raises for a row that its schema does not take."""
+
     def __init__(
         self,
         connection: sqlite3.Connection,

@@ -151,6 +151,8 @@ class PostgresWriting(PostgresReading, Writing):
     `last` is the last event that it wrote.
     """
 
+    Refused = psycopg.IntegrityError
+
     def __init__(
         self,
         connection: Connection,
@@ -174,6 +176,17 @@ class PostgresWriting(PostgresReading, Writing):
         self.run(_LIFT, {"lifted": "on"})
         yield
         self.run(_LIFT, {"lifted": "off"})
+
+    @contextmanager
+    def part(self) -> Generator[None]:
+        """As any part; an event that is taken back was not the last one."""
+        before = self.last
+        try:
+            with super().part():
+                yield
+        except BaseException:
+            self.last = before
+            raise
 
     def event(self, *args: Any, **kwargs: Any) -> int:
         """Record the change, and remember that it is the last one."""
@@ -501,7 +514,7 @@ class PostgresDatabase(Database):
                         connection.rollback()
                         self._record_refusal(connection, caller, tx, problem, deadline)
                     raise
-                if tx.last is None:  # no event, so nothing that is worth a project or a sync
+                if not tx.changed:  # nothing that is worth a project or a sync, or a dry run
                     connection.rollback()
                     return self._unchanged(connection, caller, result, deadline)
                 done = result, tx.totals()
