@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import sqlite3
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -57,16 +58,27 @@ def _marked(sql: str) -> bytes:
     return translated(sql).replace("?", "%s").encode()
 
 
+_kept: dict[str, psycopg.Connection[Any]] = {}
+
+
+def connected(path: str) -> psycopg.Connection[Any]:
+    """A connection to a server that is kept for the next time."""
+    raw = _kept.get(path)
+    if raw is None or raw.closed:
+        place = Address.of(path)
+        raw = _kept[path] = psycopg.connect(place.url, autocommit=True)
+        atexit.register(raw.close)
+        opening.configure(raw, place.schema)
+        adapt(raw)
+        raw.execute("SET mcp_state.project = '*'")
+    return raw
+
+
 @contextmanager
 def plain(path: str) -> Generator[Plain]:
     """The store through its driver alone; what is done is committed."""
     if is_address(path):
-        place = Address.of(path)
-        with contextlib.closing(psycopg.connect(place.url, autocommit=True)) as raw:
-            opening.configure(raw, place.schema)
-            adapt(raw)
-            raw.execute("SET mcp_state.project = '*'")
-            yield _Server(raw)
+        yield _Server(connected(path))
         return
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA foreign_keys = ON")

@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
-from workload import Nouns, opened, plain, rows, work, work_long, work_truth
+from peeking import Refused, plain, rows
+from whole_stores import contradictions
+from workload import Nouns, opened, work, work_long, work_truth
 
 from mcp_state.errors import BadArgument, Conflict, LeaseLost, NotFound
 from mcp_state.models import MemoryBlock, NothingToClaim, Project, Totals
+from mcp_state.settings import is_address
 from mcp_state.store.database import Database
-from mcp_state.store.doctor import examine
 from mcp_state.store.events import Events
 from mcp_state.store.search import Search
 from mcp_state.store.transfer import Transfer
@@ -20,6 +22,29 @@ COUNTS = {"active": 3, "watching": 1, "blocked": 1, "done": 0, "dropped": 0}
 NO_RUNS = {"open": 0, "completed": 0, "failed": 0, "abandoned": 0}
 NO_FACTS = {"provisional": 0, "trusted": 0, "stale": 0, "refuted": 0, "archival": 0}
 TWICE = {"active": 6, "watching": 2, "blocked": 2, "done": 0, "dropped": 0}
+
+REFUSING = {
+    "sqlite": "CREATE TRIGGER not_now BEFORE UPDATE OF merged_into ON projects "
+    "BEGIN SELECT RAISE(ABORT, 'late in the merge'); END",
+    "postgres": "CREATE FUNCTION not_now() RETURNS trigger LANGUAGE plpgsql AS "
+    "$$ BEGIN RAISE EXCEPTION 'late in the merge'; END $$; "
+    "CREATE TRIGGER not_now BEFORE UPDATE OF merged_into ON projects "
+    "FOR EACH ROW EXECUTE FUNCTION not_now()",
+}
+UNREFUSING = {
+    "sqlite": "DROP TRIGGER not_now",
+    "postgres": "DROP FUNCTION not_now CASCADE",
+}
+TRIGGERS = {
+    "sqlite": "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' ORDER BY name",
+    "postgres": "SELECT tgname, tgenabled, pg_get_triggerdef(oid) FROM pg_trigger "
+    "WHERE tgrelid::regclass::text NOT LIKE '%.%' AND NOT tgisinternal ORDER BY tgrelid, tgname",
+}
+
+
+def triggers(path: str) -> list[tuple[object, ...]]:
+    """What is done, or refused, when a row changes."""
+    return rows(path, TRIGGERS["postgres" if is_address(path) else "sqlite"])
 
 
 async def two_projects(database: Database) -> tuple[Nouns, Nouns]:
@@ -32,9 +57,9 @@ async def two_projects(database: Database) -> tuple[Nouns, Nouns]:
 
 
 async def test_the_list_has_names_directories_and_counts_the_most_active_first(
-    tmp_path: Path,
+    path: str,
 ) -> None:
-    async with opened(tmp_path / "state.db") as database:
+    async with opened(path) as database:
         assert list(await Nouns(database, "", "codex").projects.list()) == []
         quiet = Nouns(database, "quiet", "codex")
         entry = await quiet.journal.append("one")
@@ -59,8 +84,7 @@ async def test_the_list_has_names_directories_and_counts_the_most_active_first(
         assert found[2] == Project("quiet", found[2].totals, entry.at, entry.at, [], [])
 
 
-async def test_a_renamed_project_is_found_by_all_its_names(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
+async def test_a_renamed_project_is_found_by_all_its_names(path: str) -> None:
     async with opened(path) as database:
         nouns = Nouns(database, "acme", "codex")
         await nouns.memory.set("plan", "x")
@@ -80,13 +104,13 @@ async def test_a_renamed_project_is_found_by_all_its_names(tmp_path: Path) -> No
             ("rename", "acme -> New Name", {"name": "New Name", "was": "acme"}),
             ("rename", "New Name -> ACME", {"name": "ACME", "was": "New Name"}),
         ]
-    assert (await examine(str(path))).problems == []
+    assert contradictions(path) == []
 
 
 async def test_a_name_that_another_project_has_is_refused_and_leads_to_merge(
-    tmp_path: Path,
+    path: str,
 ) -> None:
-    async with opened(tmp_path / "state.db") as database:
+    async with opened(path) as database:
         _, beta = await two_projects(database)
         with pytest.raises(Conflict) as refused:
             await beta.projects.rename("ACME")
@@ -100,9 +124,9 @@ async def test_a_name_that_another_project_has_is_refused_and_leads_to_merge(
 
 
 async def test_what_is_not_in_the_store_is_neither_renamed_nor_merged_nor_made(
-    tmp_path: Path,
+    path: str,
 ) -> None:
-    async with opened(tmp_path / "state.db") as database:
+    async with opened(path) as database:
         acme = Nouns(database, "acme", "codex")
         await acme.journal.append("one")
         unknown = Nouns(database, "unknown", "codex")
@@ -123,8 +147,7 @@ async def test_what_is_not_in_the_store_is_neither_renamed_nor_merged_nor_made(
         assert [p.name for p in await acme.projects.list()] == ["acme"]
 
 
-async def test_a_merge_keeps_every_change_and_leaves_nothing_for_doctor(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
+async def test_a_merge_keeps_every_change_and_leaves_nothing_for_doctor(path: str) -> None:
     async with opened(path) as database:
         acme, beta = await two_projects(database)
         texts = "SELECT kind, operation, at, actor, version FROM events ORDER BY project, seq"
@@ -139,16 +162,16 @@ async def test_a_merge_keeps_every_change_and_leaves_nothing_for_doctor(tmp_path
         assert rows(path, texts)[: len(before)] == before
         assert rows(path, "SELECT count(*), max(seq) FROM events WHERE project = 1") == [(54, 54)]
         assert await acme.projects.list() == [merged]
-        assert (await examine(str(path))).problems == []
+        assert contradictions(path) == []
         elsewhere = Nouns(database, "a name of today", "codex", "/dir/beta")
         await elsewhere.journal.append("the directory leads to acme")
         assert [p.name for p in await acme.projects.list()] == ["acme"]
-    assert (await examine(str(path))).problems == []
+    assert contradictions(path) == []
     assert rows(path, "SELECT merged_into, last_event FROM projects WHERE id = 2") == [(1, 0)]
 
 
-async def test_names_that_both_have_are_kept_apart_with_their_history(tmp_path: Path) -> None:
-    async with opened(tmp_path / "state.db") as database:
+async def test_names_that_both_have_are_kept_apart_with_their_history(path: str) -> None:
+    async with opened(path) as database:
         acme, beta = await two_projects(database)
         await beta.projects.merge("acme")
         for key in ("plan", "Plan (from Beta)"):
@@ -186,8 +209,7 @@ async def test_names_that_both_have_are_kept_apart_with_their_history(tmp_path: 
         }
 
 
-async def test_names_that_only_one_has_stay_and_the_journal_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
+async def test_names_that_only_one_has_stay_and_the_journal_goes_on(path: str) -> None:
     async with opened(path) as database:
         acme, beta = Nouns(database, "acme", "codex"), Nouns(database, "beta", "claude")
         await acme.threads.set("ours")
@@ -214,11 +236,10 @@ async def test_names_that_only_one_has_stay_and_the_journal_goes_on(tmp_path: Pa
             ("thread", "theirs", 3),
         ]
         assert [t.name for t in (await acme.threads.list()).threads] == ["ours", "theirs"]
-    assert (await examine(str(path))).problems == []
+    assert contradictions(path) == []
 
 
-async def test_leases_end_and_old_tokens_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
+async def test_leases_end_and_old_tokens_are_refused(path: str) -> None:
     async with opened(path) as database:
         acme, beta = Nouns(database, "acme", "codex"), Nouns(database, "beta", "claude")
         await acme.threads.set("same")
@@ -241,11 +262,10 @@ async def test_leases_end_and_old_tokens_are_refused(tmp_path: Path) -> None:
             ("same (from beta)", "lease of claude ended: beta was merged into this"),
             ("other", "lease of claude ended: beta was merged into this"),
         ]
-    assert (await examine(str(path))).problems == []
+    assert contradictions(path) == []
 
 
-async def test_names_kept_apart_stay_within_the_limit_and_differ(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
+async def test_names_kept_apart_stay_within_the_limit_and_differ(path: str) -> None:
     long, source = "k" * 128, "s" * 128
     async with opened(path) as database:
         acme, beta = Nouns(database, "acme", "codex"), Nouns(database, source, "claude")
@@ -264,11 +284,10 @@ async def test_names_kept_apart_stay_within_the_limit_and_differ(tmp_path: Path)
         ]
         assert max(len(block.key) for block in kept.blocks) == 128
         assert len((await acme.threads.list()).threads) == 6
-    assert (await examine(str(path))).problems == []
+    assert contradictions(path) == []
 
 
-async def test_merged_projects_can_be_merged_on(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
+async def test_merged_projects_can_be_merged_on(path: str) -> None:
     async with opened(path) as database:
         acme, beta = await two_projects(database)
         gamma = Nouns(database, "gamma", "codex")
@@ -278,31 +297,33 @@ async def test_merged_projects_can_be_merged_on(tmp_path: Path) -> None:
         assert (merged.name, merged.other_names) == ("gamma", ["acme", "Beta"])
         assert merged.totals.event == 57
         assert await acme.projects.list() == [merged]
-        assert (await examine(str(path))).problems == []
+        assert contradictions(path) == []
     assert rows(path, "SELECT merged_into FROM projects ORDER BY id") == [(3,), (3,), (None,)]
 
 
-async def test_after_a_merge_events_and_the_journal_are_append_only_again(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
-    schema = "SELECT type, name, sql FROM sqlite_schema ORDER BY type, name"
+async def test_after_a_merge_events_and_the_journal_are_append_only_again(path: str) -> None:
     async with opened(path) as database:
         _, beta = await two_projects(database)
-        before = rows(path, schema)
+        before = triggers(path)
         await beta.projects.merge("acme")
-    assert rows(path, schema) == before
+    assert triggers(path) == before
+    with plain(path) as connection:
+        for statement in (
+            "UPDATE events SET summary = 'x'",
+            "DELETE FROM events",
+            "UPDATE journal SET text = 'x'",
+            "DELETE FROM journal",
+        ):
+            with pytest.raises(Refused):
+                connection.execute(statement)
 
 
-async def test_a_merge_that_fails_leaves_both_projects_as_they_were(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
+async def test_a_merge_that_fails_leaves_both_projects_as_they_were(path: str, engine: str) -> None:
     async with opened(path) as database:
         _, beta = await two_projects(database)
         with plain(path) as connection:
-            connection.execute(
-                "CREATE TRIGGER refuse BEFORE UPDATE OF merged_into ON projects "
-                "BEGIN SELECT RAISE(ABORT, 'late in the merge'); END"
-            )
+            connection.execute(REFUSING[engine])
         everything = [
-            "SELECT name, sql FROM sqlite_schema ORDER BY name",
             "SELECT * FROM events",
             "SELECT * FROM memory",
             "SELECT * FROM threads",
@@ -310,18 +331,17 @@ async def test_a_merge_that_fails_leaves_both_projects_as_they_were(tmp_path: Pa
             "SELECT * FROM documents",
             "SELECT * FROM projects",
         ]
-        before = [rows(path, sql) for sql in everything]
+        before = triggers(path), [rows(path, sql) for sql in everything]
         with pytest.raises(Exception, match="late in the merge"):
             await beta.projects.merge("acme")
-        assert [rows(path, sql) for sql in everything] == before
+        assert (triggers(path), [rows(path, sql) for sql in everything]) == before
         with plain(path) as connection:
-            connection.execute("DROP TRIGGER refuse")
+            connection.execute(UNREFUSING[engine])
         await beta.projects.merge("acme")
-    assert (await examine(str(path))).problems == []
+    assert contradictions(path) == []
 
 
-async def test_the_rows_of_events_stay_json_that_reads_the_same(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
+async def test_the_rows_of_events_stay_json_that_reads_the_same(path: str) -> None:
     async with opened(path) as database:
         acme, beta = Nouns(database, "acme", "codex"), Nouns(database, "beta", "codex")
         odd = 'quote " backslash \\ tab \t \u2028 emoji \U0001f600 {"a": [1.0, null]}'
@@ -333,8 +353,7 @@ async def test_the_rows_of_events_stay_json_that_reads_the_same(tmp_path: Path) 
     assert [row.get("value") or row["note"] for row in kept] == [odd] * 4
 
 
-async def test_runs_that_both_have_are_kept_apart_with_all_that_is_in_them(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
+async def test_runs_that_both_have_are_kept_apart_with_all_that_is_in_them(path: str) -> None:
     async with opened(path) as database:
         acme, beta = await two_projects(database)
         await acme.threads.set("unrelated")
@@ -378,14 +397,13 @@ async def test_runs_that_both_have_are_kept_apart_with_all_that_is_in_them(tmp_p
             "memory",
             "journal",
         }
-    assert (await examine(str(path))).problems == []
+    assert contradictions(path) == []
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("90s", "4h"), ("4h", "90s"), ("", "4h"), ("4h", "")])
 async def test_a_blob_of_both_becomes_one_with_the_longer_life(
-    tmp_path: Path, ours: str, theirs: str
+    path: str, ours: str, theirs: str
 ) -> None:
-    path = tmp_path / "state.db"
     async with opened(path) as database:
         acme, beta = Nouns(database, "acme", "codex"), Nouns(database, "beta", "claude")
         one = await acme.blobs.put("the same text", summary="ours", ttl=ours)
@@ -399,13 +417,12 @@ async def test_a_blob_of_both_becomes_one_with_the_longer_life(
         assert (await acme.blobs.get(only.key)).text == "only theirs"
         events = (await Events(database, acme.caller).history(f"blob:{one.key}")).events
         assert [e.version for e in events] == list(range(1, len(events) + 1))
-    assert (await examine(str(path))).problems == []
+    assert contradictions(path) == []
 
 
 async def test_a_blob_of_both_that_was_put_several_times_keeps_all_its_versions(
-    tmp_path: Path,
+    path: str,
 ) -> None:
-    path = tmp_path / "state.db"
     async with opened(path) as database:
         acme, beta = Nouns(database, "acme", "codex"), Nouns(database, "beta", "claude")
         for nouns in (acme, beta):
@@ -421,11 +438,10 @@ async def test_a_blob_of_both_that_was_put_several_times_keeps_all_its_versions(
             (5, 5),
             (6, 6),
         ]
-    assert (await examine(str(path))).problems == []
+    assert contradictions(path) == []
 
 
-async def test_a_key_of_an_append_never_leads_to_the_block_of_another(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
+async def test_a_key_of_an_append_never_leads_to_the_block_of_another(path: str) -> None:
     async with opened(path) as database:
         acme, beta = Nouns(database, "acme", "codex"), Nouns(database, "beta", "claude")
         await acme.memory.set("plan", "of acme")
@@ -438,13 +454,12 @@ async def test_a_key_of_an_append_never_leads_to_the_block_of_another(tmp_path: 
         assert (again.value, again.repeated) == ("of betaof beta", False)
         fresh = await beta.memory.append("only here", "x", run="r", idempotency_key="in a run")
         assert (fresh.value, fresh.repeated) == ("x", False)
-    assert (await examine(str(path))).problems == []
+    assert contradictions(path) == []
 
 
 async def test_facts_and_objectives_that_both_have_are_kept_apart_with_all_that_leads_to_them(
-    tmp_path: Path,
+    path: str,
 ) -> None:
-    path = tmp_path / "state.db"
     async with opened(path) as database:
         acme, beta = Nouns(database, "acme", "codex"), Nouns(database, "Beta", "claude")
         for nouns in (acme, beta):
@@ -495,17 +510,16 @@ async def test_facts_and_objectives_that_both_have_are_kept_apart_with_all_that_
         ]
         now = await acme.objective.get()
         assert now and (now.objective, now.was) == ("Ship it safely", "Ship it")
-        assert (await examine(str(path))).problems == []
+        assert contradictions(path) == []
         await acme.facts.verify("builds (from Beta)", False, "exit 2")
         assert (await acme.facts.trace("runs (from beta)")).fact.trust == "stale"
         assert (await acme.facts.trace("runs")).fact.trust == "trusted"
-    assert (await examine(str(path))).problems == []
+    assert contradictions(path) == []
 
 
 async def test_a_reason_for_a_replaced_statement_stays_one_in_another_project(
-    tmp_path: Path,
+    path: str,
 ) -> None:
-    path = tmp_path / "state.db"
     async with opened(path) as database:
         acme, beta = Nouns(database, "acme", "codex"), Nouns(database, "Beta", "claude")
         for nouns in (acme, beta):
@@ -525,7 +539,7 @@ async def test_a_reason_for_a_replaced_statement_stays_one_in_another_project(
             ("base (from beta)", 9, 1, 1, "trusted", 10),
             ("side (from beta)", 9, 0, 0, "", 7),
         ]
-        assert (await examine(str(path))).problems == []
+        assert contradictions(path) == []
         assert (await acme.facts.verify("top", True, "top is there")).fact.trust == "stale"
         await acme.facts.record("top", because=["base (from beta)", "side (from beta)"])
         assert (await acme.facts.verify("top", True, "top is there")).fact.trust == "trusted"
@@ -533,11 +547,10 @@ async def test_a_reason_for_a_replaced_statement_stays_one_in_another_project(
             ("base (from beta)", 14, 0, 0, "trusted", 10),
             ("side (from beta)", 14, 0, 0, "", 7),
         ]
-    assert (await examine(str(path))).problems == []
+    assert contradictions(path) == []
 
 
-async def test_facts_and_the_objective_that_only_one_has_move_as_they_are(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
+async def test_facts_and_the_objective_that_only_one_has_move_as_they_are(path: str) -> None:
     async with opened(path) as database:
         acme, beta = Nouns(database, "acme", "codex"), Nouns(database, "beta", "claude")
         await acme.facts.record("ours", "o")
@@ -555,7 +568,7 @@ async def test_facts_and_the_objective_that_only_one_has_move_as_they_are(tmp_pa
         ]
         again = await acme.facts.verify("deployed", True, "it is there")
         assert again.fact.trust == "trusted"
-    assert (await examine(str(path))).problems == []
+    assert contradictions(path) == []
 
 
 @pytest.mark.parametrize(
@@ -563,9 +576,9 @@ async def test_facts_and_the_objective_that_only_one_has_move_as_they_are(tmp_pa
     [("", "", None), ("ben", "", "ben"), ("", "ada", "ada"), ("ben", "ada", "ben")],
 )
 async def test_a_handoff_of_both_becomes_one_that_is_taken_by_who_took_it_first(
-    tmp_path: Path, here: str, there: str, taker: str | None
+    path: str, tmp_path: Path, here: str, there: str, taker: str | None
 ) -> None:
-    path, file = tmp_path / "state.db", tmp_path / "acme.jsonl"
+    file = tmp_path / "acme.jsonl"
     async with opened(path) as database:
         giver = Nouns(database, "acme", "codex")
         key = (await giver.handoffs.create("go on")).handoff.key
@@ -583,4 +596,4 @@ async def test_a_handoff_of_both_becomes_one_that_is_taken_by_who_took_it_first(
             assert (last.operation, last.summary) == ("merge", words)
             with pytest.raises(Conflict, match="was taken by ben"):
                 await giver.handoffs.accept(key)
-        assert (await examine(str(path))).problems == []
+        assert contradictions(path) == []

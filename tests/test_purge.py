@@ -14,7 +14,6 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from carrying import contradictions
 from planting import (
     MARK,
     PLANTS,
@@ -26,6 +25,7 @@ from planting import (
     schema,
     store_at,
 )
+from whole_stores import contradictions
 
 from mcp_state.errors import BadArgument, Conflict, NoProgress, NotFound
 from mcp_state.models import MemoryBlock
@@ -545,6 +545,7 @@ session_runs session run
 steps run name shown input result outcome
 store
 threads name shown title next_action waiting_on check evidence note places
+tokens agent
 """
 
 

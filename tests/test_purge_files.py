@@ -20,9 +20,9 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from carrying import contradictions
 from planting import MARK, PLANTS, SECRET, held_by_bytes, make_full, store_at
 from raw_client import Call, Server, closing_all
+from whole_stores import contradictions
 
 from mcp_state.api import open_store
 from mcp_state.errors import StoreReadonly

@@ -25,6 +25,7 @@ from carrying import (
     things,
 )
 from conftest import FakeClock
+from whole_stores import Stores, exists
 from workload import StepClock
 
 from mcp_state.errors import (
@@ -48,8 +49,8 @@ from mcp_state.store.transfer.fields import EVENT, FIELDS
 IMPORT_EVENT = 1
 
 
-async def test_what_is_exported_again_from_an_empty_store_is_the_same(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_what_is_exported_again_from_an_empty_store_is_the_same(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         await fill(ours)
         file = await ours.export()
         count = lines_of(file)[0]["events"]
@@ -142,8 +143,8 @@ async def test_every_column_of_the_schema_is_carried_or_left_behind_on_purpose()
         assert EVENT.keys() - {"event", "agent", "client", "session", "worktree"} == kept
 
 
-async def test_the_file_is_read_line_by_line_and_by_jq(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours:
+async def test_the_file_is_read_line_by_line_and_by_jq(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours:
         await fill(ours)
         state = ours.as_()
         await state.memory.set("odd", 'line\nbreak \u2028 \u2029 \x85 \x7f \x9b "quoted" 東京')
@@ -176,8 +177,8 @@ def jq(data: bytes, query: str) -> str:
     return found.stdout.decode()
 
 
-async def test_names_inside_runs_are_told_from_names_that_look_like_them(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_names_inside_runs_are_told_from_names_that_look_like_them(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         state = ours.as_()
         await state.runs.begin("one", run="a")
         await state.runs.begin("two", run="a/b")
@@ -203,8 +204,8 @@ async def test_names_inside_runs_are_told_from_names_that_look_like_them(tmp_pat
             assert isinstance(block, MemoryBlock) and block.value == value
 
 
-async def test_leases_stay_behind_and_locks_are_carried(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_leases_stay_behind_and_locks_are_carried(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         state = ours.as_()
         await state.threads.set("fix")
         await state.threads.claim("fix", lease="4h")
@@ -225,8 +226,8 @@ async def test_leases_stay_behind_and_locks_are_carried(tmp_path: Path) -> None:
         assert claimed is not None
 
 
-async def test_a_transcript_comes_back_byte_for_byte(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_a_transcript_comes_back_byte_for_byte(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         await fill(ours)
         file = await ours.export()
         messages = [m["message"] for m in things(file, "message") if m["run"] == "talk"]
@@ -237,8 +238,8 @@ async def test_a_transcript_comes_back_byte_for_byte(tmp_path: Path) -> None:
         assert await theirs.as_().transcripts.texts("talk") == texts
 
 
-async def test_an_idempotency_key_still_means_its_call(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_an_idempotency_key_still_means_its_call(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         await theirs.as_().journal.append("theirs")
         state = ours.as_()
         first = await state.journal.append("once", idempotency_key="k")
@@ -319,8 +320,8 @@ async def test_a_handoff_in_a_file_shows_the_same_picture_elsewhere(tmp_path: Pa
             await theirs.as_("cid", "s3").handoffs.accept(key)
 
 
-async def test_the_work_comes_back_and_the_source_sees_who_took_it(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_the_work_comes_back_and_the_source_sees_who_took_it(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         ada = ours.as_("ada")
         await ada.threads.set("fix", next_action="write it", criteria=["green"])
         await ada.runs.begin("Reindex", run="reindex", thread="fix")
@@ -348,9 +349,9 @@ async def test_the_work_comes_back_and_the_source_sees_who_took_it(tmp_path: Pat
 
 
 async def test_a_handoff_is_noted_when_its_file_is_whole_and_only_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with store_at(tmp_path / "a.db") as ours:
+    async with store_at(stores / "a.db") as ours:
         ada = ours.as_("ada")
         key = (await ada.handoffs.create("go on")).handoff.key
         taken = tmp_path / "taken.jsonl"
@@ -389,12 +390,12 @@ def open_full() -> Generator[BinaryIO]:
 
 
 async def test_a_file_whose_handoff_could_not_be_noted_is_said_to_be_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def busy(_: Handoffs, key: str) -> NoReturn:
         raise StoreBusy.after(5)
 
-    async with store_at(tmp_path / "a.db") as ours:
+    async with store_at(stores / "a.db") as ours:
         ada = ours.as_("ada")
         key = (await ada.handoffs.create("go on")).handoff.key
         monkeypatch.setattr(Handoffs, "export", busy)
@@ -406,8 +407,10 @@ async def test_a_file_whose_handoff_could_not_be_noted_is_said_to_be_whole(
         assert lines_of(tmp_path / "x.jsonl")[0]["handoff"] == key
 
 
-async def test_a_handoff_that_was_taken_is_neither_exported_nor_proposed(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_a_handoff_that_was_taken_is_neither_exported_nor_proposed(
+    stores: Stores, tmp_path: Path
+) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         ada, ben = ours.as_("ada"), theirs.as_("ben", "s2")
         key = (await ada.handoffs.create("go on")).handoff.key
         file = await ours.export(handoff=key)
@@ -420,11 +423,11 @@ async def test_a_handoff_that_was_taken_is_neither_exported_nor_proposed(tmp_pat
         assert not (tmp_path / "y.jsonl").exists()
 
 
-async def test_that_a_file_was_made_of_a_handoff_is_no_other_history(tmp_path: Path) -> None:
+async def test_that_a_file_was_made_of_a_handoff_is_no_other_history(stores: Stores) -> None:
     async with (
-        store_at(tmp_path / "a.db") as a,
-        store_at(tmp_path / "b.db") as b,
-        store_at(tmp_path / "c.db") as c,
+        store_at(stores / "a.db") as a,
+        store_at(stores / "b.db") as b,
+        store_at(stores / "c.db") as c,
     ):
         key = (await a.as_("ada").handoffs.create("go on")).handoff.key
         await b.take(await a.export(handoff=key))
@@ -442,8 +445,8 @@ async def test_that_a_file_was_made_of_a_handoff_is_no_other_history(tmp_path: P
 # Files and streams
 
 
-async def test_an_export_is_one_moment_of_a_store_that_others_write_to(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "a.db") as beside:
+async def test_an_export_is_one_moment_of_a_store_that_others_write_to(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "a.db") as beside:
         await fill(ours)
 
         async def go_on_writing() -> None:
@@ -456,7 +459,7 @@ async def test_an_export_is_one_moment_of_a_store_that_others_write_to(tmp_path:
         counts = [lines_of(file)[0]["events"] for file in files]
         assert counts == sorted(counts)
         for number, file in enumerate(files):
-            async with store_at(tmp_path / f"{number}.db") as theirs:
+            async with store_at(stores / f"{number}.db") as theirs:
                 await theirs.take(file)
 
 
@@ -464,8 +467,8 @@ def note(reports: list[tuple[int, int]]) -> Callable[[int, int], None]:
     return lambda done, total: reports.append((done, total))
 
 
-async def test_it_tells_how_far_it_got(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_it_tells_how_far_it_got(stores: Stores, tmp_path: Path) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         for number in range(300):
             await ours.as_().memory.set(f"block {number % 30}", f"{number}")
         told: list[list[tuple[int, int]]] = [[], []]
@@ -481,16 +484,15 @@ async def test_it_tells_how_far_it_got(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "fact"),
     [
-        ("a.db", "{}/a.db belongs to the store itself"),
         ("nowhere/x.jsonl", "{}/nowhere is not a directory"),
         ("folder", "{}/folder is a directory"),
         ("taken", "{}/taken exists already, and was left as it is"),
     ],
 )
 async def test_an_export_to_a_place_that_cannot_be_is_refused(
-    tmp_path: Path, target: str, fact: str
+    stores: Stores, tmp_path: Path, target: str, fact: str
 ) -> None:
-    async with store_at(tmp_path / "a.db") as ours:
+    async with store_at(stores / "a.db") as ours:
         await ours.as_().journal.append("one")
         (tmp_path / "folder").mkdir()
         (tmp_path / "taken").write_bytes(b"precious")
@@ -502,8 +504,18 @@ async def test_an_export_to_a_place_that_cannot_be_is_refused(
         assert (tmp_path / "taken").read_bytes() == b"precious"
 
 
-async def test_a_project_that_is_not_there_is_not_exported(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours:
+@pytest.mark.sqlite
+async def test_an_export_never_takes_the_place_of_its_store(stores: Stores) -> None:
+    path = stores / "a.db"
+    async with store_at(path) as ours:
+        await ours.as_().journal.append("one")
+        with pytest.raises(BadArgument) as refused:
+            await ours.as_().transfer.export(path, overwrite=True)
+        assert refused.value.fact == f"{path} belongs to the store itself"
+
+
+async def test_a_project_that_is_not_there_is_not_exported(stores: Stores, tmp_path: Path) -> None:
+    async with store_at(stores / "a.db") as ours:
         await ours.as_().journal.append("one")
         with pytest.raises(NotFound) as absent:
             await ours.as_(project="unknown").transfer.export(tmp_path / "x.jsonl")
@@ -517,9 +529,9 @@ async def test_a_project_that_is_not_there_is_not_exported(tmp_path: Path) -> No
 
 
 async def test_without_a_project_of_its_own_the_caller_gets_that_of_the_file(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         await ours.as_(project="Größe").journal.append("one")
         file = await ours.export("Größe")
         state = theirs.as_(project="")
@@ -528,11 +540,13 @@ async def test_without_a_project_of_its_own_the_caller_gets_that_of_the_file(
         assert state.totals.journal == 1
 
 
-async def test_a_server_that_only_reads_exports_and_does_not_import(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours:
+async def test_a_server_that_only_reads_exports_and_does_not_import(
+    stores: Stores, tmp_path: Path
+) -> None:
+    async with store_at(stores / "a.db") as ours:
         ada = ours.as_("ada")
         key = (await ada.handoffs.create("go on")).handoff.key
-        reader = open_database(str(ours.path), read_only=True, clock=StepClock())
+        reader = open_database(ours.path, read_only=True, clock=StepClock())
         transfer = Transfer(reader, Caller("acme", "argument", ada.caller.actor))
         try:
             file = tmp_path / "x.jsonl"
@@ -557,10 +571,10 @@ async def test_a_server_that_only_reads_exports_and_does_not_import(tmp_path: Pa
 
 
 async def test_what_looks_like_a_credential_is_imported_only_where_it_may_be_stored(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
     secret = "first line\nghp_" + "a1" * 18
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         ours.database.allow_secrets = True
         await ours.as_().memory.set("token", secret)
         file = await ours.export()
@@ -570,7 +584,7 @@ async def test_what_looks_like_a_credential_is_imported_only_where_it_may_be_sto
             f"secret_refused: not imported: {file}:2 holds what looks like a GitHub token, at "
             "character 11 of a text. Nothing was imported. --allow-secrets takes it as it is."
         )
-        assert not theirs.path.exists()
+        assert not exists(theirs.path)
         theirs.database.allow_secrets = True
         assert (await theirs.take(file)).events == 1
 

@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from carrying import contradictions, everything, fill, store_at
+from carrying import fill, store_at
 from conftest import FakeClock
 from test_migrations import make_version_1, make_version_2
+from whole_stores import Stores, contradictions, everything
 
 from mcp_state.api import State
 from mcp_state.errors import Conflict, Expired, LeaseLost
@@ -23,8 +24,8 @@ async def value(state: State, key: str, *, run: str = "", version: int | None = 
     return block.value if isinstance(block, MemoryBlock) else ""
 
 
-async def test_what_only_one_has_stands_side_by_side(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_what_only_one_has_stands_side_by_side(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         await ours.as_("ada").threads.set("ours", depends_on=[])
         await ours.as_("ada").journal.append("a1", thread="ours", kind="note")
         await ours.as_("ada").memory.set("a", "one")
@@ -49,9 +50,9 @@ async def test_what_only_one_has_stands_side_by_side(tmp_path: Path) -> None:
 
 
 async def test_what_went_on_in_the_file_goes_on_here_and_the_other_way_round(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         here, there = ours.as_("ada"), theirs.as_("ben")
         await here.memory.set("plan", "one")
         await here.threads.set("fix", criteria=["green"])
@@ -91,9 +92,9 @@ async def test_what_went_on_in_the_file_goes_on_here_and_the_other_way_round(
 
 
 async def test_names_that_parted_are_kept_apart_with_all_that_leads_to_them(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         here, there = ours.as_("ada"), theirs.as_("ben")
         await here.threads.set("Base", title="ours")
         await here.threads.set("on-top", depends_on=["base"])
@@ -150,8 +151,8 @@ async def test_names_that_parted_are_kept_apart_with_all_that_leads_to_them(
         assert {"Base (from acme)", "Plan (from acme)", "Index (from acme)"} <= found
 
 
-async def test_a_copy_that_was_kept_apart_goes_on_and_parts_again(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_a_copy_that_was_kept_apart_goes_on_and_parts_again(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         here, there = ours.as_("ada"), theirs.as_("ben")
         await here.memory.set("plan", "ours")
         await there.memory.set("plan", "theirs")
@@ -173,9 +174,9 @@ async def test_a_copy_that_was_kept_apart_goes_on_and_parts_again(tmp_path: Path
 
 
 async def test_a_name_in_the_file_that_looks_like_one_kept_apart_is_another_thing(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         here, there = ours.as_("ada"), theirs.as_("ben")
         await here.memory.set("plan", "ours")
         await here.memory.set("plan (from acme)", "ours too")
@@ -200,9 +201,9 @@ async def test_a_name_in_the_file_that_looks_like_one_kept_apart_is_another_thin
 
 
 async def test_a_thread_whose_dependencies_would_lead_in_a_circle_is_kept_apart(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         here, there = ours.as_("ada"), theirs.as_("ben")
         for name in ("one", "two", "three"):
             await here.threads.set(name)
@@ -221,8 +222,8 @@ async def test_a_thread_whose_dependencies_would_lead_in_a_circle_is_kept_apart(
         }
 
 
-async def test_a_lease_ends_where_its_thread_went_on_in_an_import(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_a_lease_ends_where_its_thread_went_on_in_an_import(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         here, there = ours.as_("ada"), theirs.as_("ben")
         await here.threads.set("fix")
         await here.threads.set("rest")
@@ -244,8 +245,8 @@ async def test_a_lease_ends_where_its_thread_went_on_in_an_import(tmp_path: Path
         await there.threads.set("rest", note="mine", lease_token=rest.lease.token)
 
 
-async def test_events_that_changed_nothing_do_not_make_histories_part(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_events_that_changed_nothing_do_not_make_histories_part(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         here, there = ours.as_("ada"), theirs.as_("ben")
         await here.threads.set("fix")
         await here.journal.append("once", idempotency_key="k")
@@ -274,10 +275,10 @@ async def test_events_that_changed_nothing_do_not_make_histories_part(tmp_path: 
 
 
 async def test_a_blob_that_both_have_stays_and_is_kept_for_the_longer_time(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
     clock = FakeClock()
-    async with store_at(tmp_path / "a.db", clock) as ours, store_at(tmp_path / "b.db", clock) as b:
+    async with store_at(stores / "a.db", clock) as ours, store_at(stores / "b.db", clock) as b:
         here, there = ours.as_("ada"), b.as_("ben")
         await here.blobs.put("for good")
         long = await here.blobs.put("for a day", summary="ours", ttl="1d")
@@ -306,8 +307,8 @@ async def test_a_blob_that_both_have_stays_and_is_kept_for_the_longer_time(
             await there.blobs.get(long.key)
 
 
-async def test_entries_that_are_there_are_skipped_whatever_else_is_new(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_entries_that_are_there_are_skipped_whatever_else_is_new(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         here, there = ours.as_("ada"), theirs.as_("ben")
         await here.threads.set("fix")
         await here.journal.append("one", thread="fix")
@@ -326,8 +327,8 @@ async def test_entries_that_are_there_are_skipped_whatever_else_is_new(tmp_path:
         ]
 
 
-async def test_a_run_that_went_on_keeps_its_thread_where_that_has_parted(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_a_run_that_went_on_keeps_its_thread_where_that_has_parted(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         here, there = ours.as_("ada"), theirs.as_("ben")
         await here.threads.set("fix")
         await here.runs.begin("Fix it", run="fixing", thread="fix")
@@ -343,8 +344,8 @@ async def test_a_run_that_went_on_keeps_its_thread_where_that_has_parted(tmp_pat
         assert (await there.runs.show("fixing")).run.thread == "fix (from acme)"
 
 
-async def test_where_every_name_is_taken_everything_is_kept_apart(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_where_every_name_is_taken_everything_is_kept_apart(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         await fill(ours, agent="ada")
         await fill(theirs, agent="ben")
         there = theirs.as_("ben")
@@ -369,10 +370,12 @@ async def test_where_every_name_is_taken_everything_is_kept_apart(tmp_path: Path
         assert texts[0] == texts[1]
 
 
-async def test_an_import_waits_for_its_turn_and_writers_wait_for_theirs(tmp_path: Path) -> None:
+async def test_an_import_waits_for_its_turn_and_writers_wait_for_theirs(
+    stores: Stores, tmp_path: Path
+) -> None:
     path = tmp_path / "b.db"
     async with (
-        store_at(tmp_path / "a.db") as ours,
+        store_at(stores / "a.db") as ours,
         store_at(path) as theirs,
         store_at(path) as beside,
     ):
@@ -406,8 +409,8 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-async def test_an_import_that_is_killed_half_way_has_not_begun(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_an_import_that_is_killed_half_way_has_not_begun(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         for number in range(400):
             await ours.as_("ada").memory.set(f"block {number}", "x" * 100)
         await theirs.as_("ben").memory.set("block 7", "theirs")
@@ -422,10 +425,12 @@ async def test_an_import_that_is_killed_half_way_has_not_begun(tmp_path: Path) -
         assert imported.kept_apart == {"memory:block 7": "block 7 (from acme)"}
 
 
-async def test_a_store_that_began_under_an_older_version_is_carried_too(tmp_path: Path) -> None:
+async def test_a_store_that_began_under_an_older_version_is_carried_too(
+    stores: Stores, tmp_path: Path
+) -> None:
     old = tmp_path / "old.db"
     make_version_1(old)
-    async with store_at(old) as ours, store_at(tmp_path / "b.db") as theirs:
+    async with store_at(old) as ours, store_at(stores / "b.db") as theirs:
         await ours.as_().journal.append("since then")
         file = await ours.export()
         await theirs.as_("ben").memory.set("plan", "theirs")
@@ -435,8 +440,8 @@ async def test_a_store_that_began_under_an_older_version_is_carried_too(tmp_path
         assert [e.text for e in entries] == ["began", "since then"]
 
 
-async def test_a_project_is_copied_within_its_store(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours:
+async def test_a_project_is_copied_within_its_store(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours:
         await fill(ours)
         file = await ours.export()
         copied = await ours.take(file, "copy")
@@ -451,8 +456,8 @@ async def test_a_project_is_copied_within_its_store(tmp_path: Path) -> None:
         assert (await ours.take(await ours.export("copy"), "copy")).events == 0
 
 
-async def test_a_key_of_an_append_stays_behind_if_its_block_was_renamed(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_a_key_of_an_append_stays_behind_if_its_block_was_renamed(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         here, there = ours.as_("ada"), theirs.as_("ben")
         await here.memory.append("log", "x", idempotency_key="k1")
         await here.memory.append("other", "y", idempotency_key="k2")
@@ -466,13 +471,13 @@ async def test_a_key_of_an_append_stays_behind_if_its_block_was_renamed(tmp_path
 
 
 async def test_a_project_that_was_carried_to_and_fro_by_three_stores_is_one(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
     clock = FakeClock()
     async with (
-        store_at(tmp_path / "a.db", clock) as a,
-        store_at(tmp_path / "b.db", clock) as b,
-        store_at(tmp_path / "c.db", clock) as c,
+        store_at(stores / "a.db", clock) as a,
+        store_at(stores / "b.db", clock) as b,
+        store_at(stores / "c.db", clock) as c,
     ):
         await fill(a)
         for source, target in ((a, b), (b, c)):

@@ -11,12 +11,12 @@ import json
 import os
 import random
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
-from carrying import Store, contradictions, store_at
+from carrying import Store, store_at
 from conftest import FakeClock
-from workload import rows
+from peeking import rows
+from whole_stores import Stores, contradictions, exists
 
 from mcp_state.api import State
 from mcp_state.errors import StateError
@@ -30,11 +30,11 @@ FACTS = ("one", "Two", "three", "four", "five", "six", "seven", "eight", "nine")
 NAMES = ("one", "Two", "three (from acme)", "four/five")
 EVENTS = """
     SELECT seq, at, kind, name, operation, summary, row, agent, version
-    FROM event_rows WHERE project = 1 ORDER BY seq
+    FROM event_rows ORDER BY seq
 """
 LASTING = """
     SELECT kind, at, agent, operation, summary, version FROM event_rows
-    WHERE project = 1 AND operation NOT LIKE 'lease_%'
+    WHERE operation NOT LIKE 'lease_%'
         AND kind NOT IN ('blob', 'handoff', 'project')
         AND (kind <> 'fact' OR operation NOT IN ('fall', 'due'))
 """
@@ -43,30 +43,30 @@ LASTING = """
 
 RECORDED = """
     SELECT at, operation, json_extract(row, '$.reasons'),
-        EXISTS (SELECT 1 FROM premises WHERE project = 1 AND fact = name AND given = seq),
+        EXISTS (SELECT 1 FROM premises WHERE fact = name AND given = seq),
         (
             SELECT at FROM events
-            WHERE project = 1 AND kind = 'fact' AND name = last.name AND seq < last.seq
+            WHERE project = last.project AND kind = 'fact' AND name = last.name AND seq < last.seq
                 AND operation IN ('record', 'supersede') ORDER BY seq DESC LIMIT 1
         ), (
             SELECT json_extract(row, '$.reasons') FROM events
-            WHERE project = 1 AND kind = 'fact' AND name = last.name AND seq < last.seq
+            WHERE project = last.project AND kind = 'fact' AND name = last.name AND seq < last.seq
                 AND operation <> 'refused' ORDER BY seq DESC LIMIT 1
         )
     FROM events AS last
-    WHERE project = 1 AND kind = 'fact' AND operation IN ('record', 'supersede')
+    WHERE kind = 'fact' AND operation IN ('record', 'supersede')
     ORDER BY seq DESC LIMIT 1
 """
 """The last recording of a fact, and what was there before it."""
 REASONS = """
-    SELECT name, at, json_array_length(row, '$.reasons') FROM events
-    WHERE project = 1 AND kind = 'fact' AND operation IN ('record', 'supersede') ORDER BY seq
+    SELECT name, at, (SELECT count(*) FROM json_each(row, '$.reasons')) FROM events
+    WHERE kind = 'fact' AND operation IN ('record', 'supersede') ORDER BY seq
 """
 
 
 PREMISES = """
     SELECT fact, dense_rank() OVER (PARTITION BY fact ORDER BY reason), premise, replaced
-    FROM premise_rows WHERE project = 1
+    FROM premise_rows
 """
 
 
@@ -87,7 +87,10 @@ class Told:
         for at, operation, after, is_given, earlier, before in rows(store.path, RECORDED):
             if str(at) in self.reasons:
                 continue
-            facts = rows(store.path, "SELECT shown, stated_at FROM facts WHERE project = 1")
+            facts = rows(
+                store.path,
+                "SELECT shown, stated_at FROM facts",
+            )
             stated = {str(name): str(time) for name, time in facts}
             named: list[list[str]] = json.loads(str(after))
             had: list[tuple[str, list[str]]] = []
@@ -244,45 +247,45 @@ class Life:
 
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"{'soak' if SOAK else 'slice'}-{seed}")
 async def test_nothing_is_lost_or_overwritten_between_three_stores(
-    tmp_path: Path, seed: int
+    stores: Stores, seed: int
 ) -> None:
     rng, clock = random.Random(seed), FakeClock()
     async with (
-        store_at(tmp_path / "a.db", clock) as a,
-        store_at(tmp_path / "b.db", clock) as b,
-        store_at(tmp_path / "c.db", clock) as c,
+        store_at(stores / "a.db", clock) as a,
+        store_at(stores / "b.db", clock) as b,
+        store_at(stores / "c.db", clock) as c,
     ):
-        stores = (a, b, c)
+        three = (a, b, c)
         life = Life(rng, clock)
         for _ in range(STEPS):
-            store = rng.choice(stores)
+            store = rng.choice(three)
             agent = rng.choice(("ada", "ben"))
-            await life.step(store.as_(agent, f"{agent} in {store.path.stem}"))
-            if store.path.exists():
+            await life.step(store.as_(agent, f"{agent} in {store.name}"))
+            if exists(store.path):
                 life.told.listen(store)
             if rng.random() < 0.15:
-                source, target = rng.sample(stores, 2)
+                source, target = rng.sample(three, 2)
                 await carry(source, target, life.told)
         for source, target in ((a, b), (b, c), (c, a), (a, b)):
             await carry(source, target, life.told)
 
 
 @pytest.mark.parametrize("seed", FEW_SEEDS, ids=lambda s: f"{'soak' if SOAK else 'slice'}-{s}")
-async def test_what_is_believed_falls_wherever_its_reasons_do(tmp_path: Path, seed: int) -> None:
+async def test_what_is_believed_falls_wherever_its_reasons_do(stores: Stores, seed: int) -> None:
     """Each store works on facts of its own, and rests them on those of the others."""
     rng, clock = random.Random(seed), FakeClock()
     async with (
-        store_at(tmp_path / "a.db", clock) as a,
-        store_at(tmp_path / "b.db", clock) as b,
-        store_at(tmp_path / "c.db", clock) as c,
+        store_at(stores / "a.db", clock) as a,
+        store_at(stores / "b.db", clock) as b,
+        store_at(stores / "c.db", clock) as c,
     ):
         life = Life(rng, clock)
         for _ in range(2 * STEPS):
             number = rng.randrange(3)
             names = FACTS[number * 3 : number * 3 + 3] if rng.random() < 0.95 else FACTS
             store = (a, b, c)[number]
-            await life.believe(store.as_("ada", f"ada in {store.path.stem}"), names)
-            if store.path.exists():
+            await life.believe(store.as_("ada", f"ada in {store.name}"), names)
+            if exists(store.path):
                 life.told.listen(store)
             if rng.random() < 0.25:
                 source, target = rng.sample((a, b, c), 2)
@@ -293,10 +296,10 @@ async def test_what_is_believed_falls_wherever_its_reasons_do(tmp_path: Path, se
 
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"{'soak' if SOAK else 'slice'}-{seed}")
 async def test_a_project_and_a_copy_of_it_that_both_went_on_can_become_one(
-    tmp_path: Path, seed: int
+    stores: Stores, seed: int
 ) -> None:
     rng, clock = random.Random(seed), FakeClock()
-    async with store_at(tmp_path / "a.db", clock) as a, store_at(tmp_path / "b.db", clock) as b:
+    async with store_at(stores / "a.db", clock) as a, store_at(stores / "b.db", clock) as b:
         life = Life(rng, clock)
         await a.as_().handoffs.create("so that there is something")
         for number in range(STEPS):
@@ -319,14 +322,14 @@ async def test_a_project_and_a_copy_of_it_that_both_went_on_can_become_one(
 
 
 async def carry(source: Store, target: Store, told: Told) -> None:
-    if not source.path.exists():
+    if not exists(source.path):
         return
     try:
         file = await source.export()
     except StateError:
         return  # nothing was written yet
     assert_arguments_hold(source.path, told)
-    before = rows(target.path, EVENTS) if target.path.exists() else []
+    before = rows(target.path, EVENTS) if exists(target.path) else []
     sent = set(rows(source.path, LASTING))
     await target.take(file)
     assert rows(target.path, EVENTS)[: len(before)] == before
@@ -334,13 +337,16 @@ async def carry(source: Store, target: Store, told: Told) -> None:
     assert_arguments_hold(target.path, told)
 
 
-def assert_arguments_hold(path: Path, told: Told) -> None:
+def assert_arguments_hold(path: str, told: Told) -> None:
     """No fact stands on what has fallen or was replaced, and each can be derived in some order.
 
     A reason reads as replaced if, and only if, its premise says something else than when it was
     given, wherever that was.
     """
-    facts = rows(path, "SELECT name, trust, stated_at, recheck_at FROM facts WHERE project = 1")
+    facts = rows(
+        path,
+        "SELECT name, trust, stated_at, recheck_at FROM facts",
+    )
     trust = {str(name): str(trust) for name, trust, _, _ in facts}
     stated = {str(name): str(at) for name, _, at, _ in facts}
     due = {str(name) for name, trust, _, at in facts if trust == "stale" and at is not None}

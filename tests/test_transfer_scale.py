@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from carrying import contradictions
 from large_store import Size, build
+from whole_stores import contradictions
 
 SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 MEGABYTE = 1 << 20

@@ -6,21 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from carrying import (
-    Line,
-    Store,
-    contradictions,
-    data_of,
-    edit,
-    everything,
-    fill,
-    lines_of,
-    store_at,
-    things,
-)
+from carrying import Line, Store, data_of, edit, fill, lines_of, store_at, things
 from conftest import FakeClock
 from large_store import Size, build
-from workload import Nouns, StepClock, rows, work_truth
+from peeking import rows
+from whole_stores import Stores, contradictions, everything
+from workload import Nouns, StepClock, work_truth
 
 from mcp_state.api import State
 from mcp_state.errors import BadArgument
@@ -68,12 +59,12 @@ async def last_import(state: State) -> str:
 
 
 async def test_facts_of_any_trust_reasons_and_the_objective_arrive_as_they_are(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
     clock = FakeClock()
     async with (
-        store_at(tmp_path / "a.db", clock) as ours,
-        store_at(tmp_path / "b.db", clock) as theirs,
+        store_at(stores / "a.db", clock) as ours,
+        store_at(stores / "b.db", clock) as theirs,
     ):
         await work_truth(Nouns(ours.database, "acme", "codex"))
         file = await ours.export()
@@ -113,8 +104,8 @@ async def test_facts_of_any_trust_reasons_and_the_objective_arrive_as_they_are(
         ]
 
 
-async def test_what_rests_here_on_what_the_file_refutes_falls_with_it(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_what_rests_here_on_what_the_file_refutes_falls_with_it(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         here, there = ours.as_("ada"), theirs.as_("ben")
         await believe(here, "base")
         await believe(here, "both", "base")
@@ -145,8 +136,8 @@ async def test_what_rests_here_on_what_the_file_refutes_falls_with_it(tmp_path: 
         assert await trusts(here) == await trusts(there)
 
 
-async def test_what_comes_and_rests_on_what_was_refuted_here_falls(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_what_comes_and_rests_on_what_was_refuted_here_falls(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         here, there = ours.as_("ada"), theirs.as_("ben")
         await believe(here, "base")
         await believe(here, "other")
@@ -177,8 +168,8 @@ async def test_what_comes_and_rests_on_what_was_refuted_here_falls(tmp_path: Pat
         assert await trusts(here) == fallen
 
 
-async def test_that_a_fact_fell_parts_no_histories(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_that_a_fact_fell_parts_no_histories(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         here, there = ours.as_("ada"), theirs.as_("ben")
         await believe(here, "base")
         await believe(here, "top", "base")
@@ -201,8 +192,8 @@ async def test_that_a_fact_fell_parts_no_histories(tmp_path: Path) -> None:
         assert await trusts(there) == {"base": "trusted", "top": "trusted"}
 
 
-async def test_what_fell_here_and_gets_another_reason_there_is_due(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_what_fell_here_and_gets_another_reason_there_is_due(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         here, there = ours.as_("ada"), theirs.as_("ben")
         await believe(here, "base")
         await believe(here, "other")
@@ -219,8 +210,8 @@ async def test_what_fell_here_and_gets_another_reason_there_is_due(tmp_path: Pat
         ]
 
 
-async def test_what_stands_again_by_an_import_asks_for_a_new_look(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_what_stands_again_by_an_import_asks_for_a_new_look(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         here, there = ours.as_("ada"), theirs.as_("ben")
         await believe(here, "base")
         await theirs.take(await ours.export())
@@ -234,12 +225,12 @@ async def test_what_stands_again_by_an_import_asks_for_a_new_look(tmp_path: Path
 
 
 async def test_what_rests_on_a_statement_that_was_replaced_falls_until_it_is_told_anew(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
     clock = StepClock()
     async with (
-        store_at(tmp_path / "a.db", clock) as ours,
-        store_at(tmp_path / "b.db", clock) as theirs,
+        store_at(stores / "a.db", clock) as ours,
+        store_at(stores / "b.db", clock) as theirs,
     ):
         here, there = ours.as_("ada"), theirs.as_("ben")
         for name in ("one", "two"):
@@ -291,12 +282,12 @@ async def test_what_rests_on_a_statement_that_was_replaced_falls_until_it_is_tol
 
 
 async def test_a_reason_for_a_replaced_statement_reads_as_such_in_any_order_of_events(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
     async with (
-        store_at(tmp_path / "a.db") as ours,
-        store_at(tmp_path / "b.db") as theirs,
-        store_at(tmp_path / "c.db") as third,
+        store_at(stores / "a.db") as ours,
+        store_at(stores / "b.db") as theirs,
+        store_at(stores / "c.db") as third,
     ):
         here, there = ours.as_("ada"), theirs.as_("ben")
         await believe(here, "base")
@@ -315,7 +306,7 @@ async def test_a_reason_for_a_replaced_statement_reads_as_such_in_any_order_of_e
         for store in (ours, third):
             assert await replaced(store.as_(), "top") == [["base"], []]
             assert (await trusts(store.as_()))["top"] == "trusted"
-        empty = [store_at(tmp_path / f"{name}.db") for name in "de"]
+        empty = [store_at(stores / f"{name}.db") for name in "de"]
         async with empty[0] as fourth, empty[1] as fifth:
             file = await third.export()
             await fourth.take(file)
@@ -351,12 +342,12 @@ async def test_a_reason_for_a_replaced_statement_reads_as_such_in_any_order_of_e
 
 
 async def test_a_reason_that_leads_to_a_copy_that_was_kept_apart_is_not_replaced_by_it(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
     clock = StepClock()
     async with (
-        store_at(tmp_path / "a.db", clock) as ours,
-        store_at(tmp_path / "b.db", clock) as theirs,
+        store_at(stores / "a.db", clock) as ours,
+        store_at(stores / "b.db", clock) as theirs,
     ):
         here, there = ours.as_("ada"), theirs.as_("ben")
         await believe(here, "base")
@@ -390,9 +381,9 @@ async def test_a_reason_that_leads_to_a_copy_that_was_kept_apart_is_not_replaced
 
 
 async def test_another_check_or_statement_that_was_verified_anew_arrives_as_trusted(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         here, there = ours.as_("ada"), theirs.as_("ben")
         for name in ("one", "two", "three"):
             await believe(here, name)
@@ -412,9 +403,9 @@ async def test_another_check_or_statement_that_was_verified_anew_arrives_as_trus
 @pytest.mark.parametrize("key", ["statement", "check"])
 @pytest.mark.parametrize("is_there", [False, True], ids=["new", "more"])
 async def test_what_nobody_has_verified_as_it_stands_does_not_arrive_as_trusted(
-    tmp_path: Path, key: str, is_there: bool
+    stores: Stores, key: str, is_there: bool
 ) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         await believe(ours.as_(), "base")
         await theirs.as_().facts.record("else", "e")
         if is_there:
@@ -439,13 +430,13 @@ async def test_what_nobody_has_verified_as_it_stands_does_not_arrive_as_trusted(
 
 
 async def test_the_store_itself_takes_no_import_of_what_was_verified_as_something_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def agreed(staging: object) -> None:
         """As if a file could pass."""
 
     monkeypatch.setattr("mcp_state.store.transfer.loading.contradiction", agreed)
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         await believe(ours.as_(), "base")
         await theirs.take(await ours.export())
         await ours.as_().facts.record("base", source="a book")
@@ -464,8 +455,8 @@ async def test_the_store_itself_takes_no_import_of_what_was_verified_as_somethin
         assert everything(theirs.path) == before
 
 
-async def test_what_is_due_falls_again_with_what_the_file_refutes(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_what_is_due_falls_again_with_what_the_file_refutes(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         here, there = ours.as_("ada"), theirs.as_("ben")
         await believe(here, "base")
         await theirs.take(await ours.export())
@@ -489,9 +480,9 @@ async def test_what_is_due_falls_again_with_what_the_file_refutes(tmp_path: Path
 
 
 async def test_facts_that_parted_are_kept_apart_with_all_that_leads_to_them(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         here, there = ours.as_("ada"), theirs.as_("ben")
         await believe(here, "shared")
         await theirs.take(await ours.export())
@@ -542,9 +533,9 @@ async def test_facts_that_parted_are_kept_apart_with_all_that_leads_to_them(
 
 
 async def test_what_goes_on_in_the_file_brings_its_reasons_and_the_objective(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         here, there = ours.as_("ada"), theirs.as_("ben")
         await believe(here, "base")
         await believe(here, "other")
@@ -567,8 +558,8 @@ async def test_what_goes_on_in_the_file_brings_its_reasons_and_the_objective(
         assert await reasons(here, "top") == [["other"]]
 
 
-async def test_an_argument_in_a_circle_does_not_arise_between_two_stores(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_an_argument_in_a_circle_does_not_arise_between_two_stores(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         here, there = ours.as_("ada"), theirs.as_("ben")
         for name in ("one", "two", "three", "free"):
             await believe(here, name)
@@ -617,8 +608,8 @@ async def make_old_file(store: Store) -> Path:
     return file
 
 
-async def test_a_file_of_the_first_format_is_read_and_its_threads_go_on(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_a_file_of_the_first_format_is_read_and_its_threads_go_on(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         await theirs.take(await make_old_file(ours))
         there = theirs.as_()
         assert (await there.threads.get("top")).thread.relies_on == []
@@ -630,10 +621,12 @@ async def test_a_file_of_the_first_format_is_read_and_its_threads_go_on(tmp_path
         assert lines_of(await ours.export())[0]["mcp_state_export"] == FORMAT == 2
 
 
-async def test_a_long_chain_falls_in_an_import_without_a_limit(tmp_path: Path) -> None:
+async def test_a_long_chain_falls_in_an_import_without_a_limit(
+    stores: Stores, tmp_path: Path
+) -> None:
     size = Size(entries=3, threads=5, blocks=2, facts=1100)
     await build(tmp_path / "a" / "state.db", size)
-    async with store_at(tmp_path / "a" / "state.db") as ours, store_at(tmp_path / "b.db") as theirs:
+    async with store_at(tmp_path / "a" / "state.db") as ours, store_at(stores / "b.db") as theirs:
         await theirs.as_().transfer.import_file(await ours.export())
         await ours.as_().facts.verify("factaaaaaaa", False, "exit 1")
         for name in ("fact0000300", "fact0000900"):
@@ -644,8 +637,8 @@ async def test_a_long_chain_falls_in_an_import_without_a_limit(tmp_path: Path) -
         assert contradictions(theirs.path) == []
 
 
-async def test_where_all_names_are_taken_the_copies_rest_on_the_copies(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+async def test_where_all_names_are_taken_the_copies_rest_on_the_copies(stores: Stores) -> None:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         await fill(ours, agent="ada")
         await fill(theirs, agent="ben")
         await theirs.take(await ours.export())
@@ -660,9 +653,9 @@ async def test_where_all_names_are_taken_the_copies_rest_on_the_copies(tmp_path:
 
 
 async def test_what_was_kept_out_of_a_circle_goes_on_apart_when_the_circle_is_gone(
-    tmp_path: Path,
+    stores: Stores,
 ) -> None:
-    async with store_at(tmp_path / "a.db") as ours, store_at(tmp_path / "b.db") as theirs:
+    async with store_at(stores / "a.db") as ours, store_at(stores / "b.db") as theirs:
         here, there = ours.as_("ada"), theirs.as_("ben")
         for name in ("one", "two"):
             await believe(here, name)

@@ -17,12 +17,13 @@ from typing import Any
 
 import old_stores
 import pytest
-from carrying import Store, data_of, everything, store_at
+from carrying import Store, data_of, store_at
 from conftest import text_of
 from mcp import Client
 from old_stores import Minutes
+from peeking import rows
 from raw_client import Call, Server, closing_all
-from workload import rows
+from whole_stores import everything
 
 from mcp_state.server import create_server
 from mcp_state.settings import Settings

@@ -9,9 +9,11 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import postgres
-from peeking import Plain, plain, rows
+import psycopg
+from peeking import connected, rows
 
 from mcp_state.settings import is_address
 from mcp_state.store import copying, opening
@@ -56,25 +58,28 @@ def copied(path: str | Path) -> Generator[sqlite3.Connection]:
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
         if is_address(str(path)):
             _empty().backup(copy)
-            with plain(str(path)) as store, without_triggers(copy):
-                _fill(copy, store)
+            with without_triggers(copy):
+                _fill(copy, connected(str(path)))
         else:
             with contextlib.closing(sqlite3.connect(path)) as store:
                 store.backup(copy)
         yield copy
 
 
-def _fill(copy: sqlite3.Connection, store: Plain) -> None:
-    copy.execute("BEGIN")
-    for table in copying.tables():
-        marks = ", ".join("?" * len(table.columns))
-        found = store.execute(table.rows).fetchall()
-        copy.executemany(f"INSERT INTO {table.name} VALUES ({marks})", found)  # noqa: S608
-    copy.execute(
-        "INSERT INTO store SELECT 1, ?, coalesce(sum(last_event), 0), ? FROM projects",
-        *store.execute("SELECT min_reader, created_at FROM store"),
-    )
-    copy.execute("COMMIT")
+def _fill(copy: sqlite3.Connection, server: psycopg.Connection[Any]) -> None:
+    """All tables in one statement, which is one moment, and one answer."""
+    made = "SELECT min_reader, created_at FROM store"
+    with psycopg.ClientCursor(server) as found:
+        found.execute("; ".join([*(table.rows for table in copying.tables()), made]).encode())
+        copy.execute("BEGIN")
+        for table in copying.tables():
+            marks = ", ".join("?" * len(table.columns))
+            copy.executemany(f"INSERT INTO {table.name} VALUES ({marks})", found)  # noqa: S608
+            found.nextset()
+        copy.execute(
+            "INSERT INTO store SELECT 1, ?, coalesce(sum(last_event), 0), ? FROM projects", *found
+        )
+        copy.execute("COMMIT")
 
 
 @cache

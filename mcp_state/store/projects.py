@@ -10,7 +10,7 @@ from typing import Any
 from mcp_state.errors import BadArgument, Conflict, NotFound
 from mcp_state.models import Project
 from mcp_state.store import blobs, documents, handoffs, thread_rows
-from mcp_state.store.noun import Noun, reads, writes, writes_across
+from mcp_state.store.noun import Noun, reads_across, writes, writes_across
 from mcp_state.store.text import LONGEST_NAME, fold, one_line, tidy_name
 from mcp_state.store.transaction import Reading, Row, Writing, time_of, totals_of
 from mcp_state.times import from_text
@@ -178,7 +178,8 @@ _KEEP_BLOB_ONCE = (
     """,
     """
     UPDATE events SET version = :version - version,
-        row = json_set(row, '$.version', json_extract(row, '$.version') + :version)
+        row = json_set(row, '$.version',
+            CAST(json_extract(row, '$.version') AS BIGINT) + :version)
     WHERE project = :project AND kind = 'blob' AND name = :key AND version IS NOT NULL
     """,
     "UPDATE blobs SET version = version + :version WHERE project = :project AND key = :key",
@@ -208,11 +209,12 @@ _MOVE_DOCUMENTS = """
 _MOVE = (
     """
     UPDATE events SET project = :into, seq = seq + :offset,
-        name = CASE WHEN kind = 'journal' THEN CAST(CAST(name AS INTEGER) + :offset AS TEXT)
+        name = CASE WHEN kind = 'journal' THEN CAST(CAST(name AS BIGINT) + :offset AS TEXT)
             ELSE name END,
         row = CASE
-            WHEN kind = 'thread' AND json_extract(row, '$.lease_token') > 0
-            THEN json_set(row, '$.lease_token', json_extract(row, '$.lease_token') + :offset)
+            WHEN kind = 'thread' AND CAST(json_extract(row, '$.lease_token') AS BIGINT) > 0
+            THEN json_set(row, '$.lease_token',
+                CAST(json_extract(row, '$.lease_token') AS BIGINT) + :offset)
             ELSE row END
     WHERE project = :project
     """,
@@ -332,7 +334,7 @@ _AT_ONCE = 1000
 class Projects(Noun):
     """All projects of the store, and what may be done with the caller's."""
 
-    @reads
+    @reads_across
     def list(self, tx: Reading) -> Sequence[Project]:
         """All projects, the most active first, without those that were merged into another."""
         return [_project(row) for row in tx.all(_PROJECTS, {"only": 0})]

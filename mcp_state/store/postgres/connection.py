@@ -7,7 +7,7 @@ finds their types from where they stand, as SQLite does, and a NULL needs none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -20,6 +20,7 @@ _PARAMETER = re.compile(
     r"(?P<kept>'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|::)|:(?P<name>[a-z_]+\d*)|(?P<percent>%)"
 )
 _PAGE = 500
+_SENT_AT_ONCE = 100_000
 NOTHING: Mapping[str, Any] = {}
 
 
@@ -48,10 +49,14 @@ class Row:
         return list(self._columns)
 
 
-def rows_of(cursor: psycopg.Cursor[Any]) -> Any:
+def rows_of(cursor: psycopg.Cursor[Any]) -> Callable[[Sequence[Any]], Row]:
     """The row factory of the store's connections."""
     columns = {column.name: at for at, column in enumerate(cursor.description or ())}
-    return lambda values: Row(columns, values)  # pyright: ignore[reportUnknownLambdaType]
+
+    def row(values: Sequence[Any]) -> Row:
+        return Row(columns, values)
+
+    return row
 
 
 class Found:
@@ -118,14 +123,16 @@ class Connection:
         if sql.startswith("ROLLBACK TO"):  # takes back what it was told, too
             self._told = None
             return self._run(sql, {})
-        query = translated(sql)
+        return self._run_within(translated(sql), params or NOTHING)
+
+    def _run_within(self, query: str, params: Mapping[str, Any] | None = None) -> Found:
         if self._told != self.within:
             query = f"SET LOCAL mcp_state.project = '{self.within}'; {query}"
-        found = self._run(query, params or NOTHING)
+        found = self._run(query, params)
         self._told = self.within
         return found
 
-    def _run(self, query: str, params: Mapping[str, Any]) -> Found:
+    def _run(self, query: str, params: Mapping[str, Any] | None) -> Found:
         cursor = psycopg.ClientCursor(self.raw, row_factory=rows_of)
         cursor.execute(query.encode(), params)
         while cursor.nextset():
@@ -133,9 +140,20 @@ class Connection:
         return Found(cursor)
 
     def executemany(self, sql: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Run one statement for each of these."""
+        """Run one statement for each of these, many at a time; each sees what those before did."""
+        query = translated(sql).encode()
+        cursor = psycopg.ClientCursor(self.raw)
+        page: list[str] = []
+        size = 0
         for row in rows:
-            self.execute(sql, row)
+            page.append(cursor.mogrify(query, row))
+            size += len(page[-1])
+            if size > _SENT_AT_ONCE:
+                self._run_within("; ".join(page))
+                page.clear()
+                size = 0
+        if page:
+            self._run_within("; ".join(page))
 
     def each(self, sql: str, params: Mapping[str, Any]) -> Iterator[Row]:
         """The rows one by one, fetched a page at a time."""

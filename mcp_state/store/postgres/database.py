@@ -34,6 +34,7 @@ from mcp_state.store.full_text import Wanted
 from mcp_state.store.postgres import opening
 from mcp_state.store.postgres.connection import Connection, adapt
 from mcp_state.store.postgres.full_text import newest
+from mcp_state.store.postgres.notices import CHANNEL, Notices
 from mcp_state.store.postgres.opening import Address
 from mcp_state.store.postgres.refusals import (
     TRANSIENT,
@@ -53,7 +54,6 @@ T = TypeVar("T")
 
 CONNECTIONS = 8
 """The most that one process opens."""
-CHANNEL = "mcp_state"
 _PAUSE = 0.05
 _BEGUN = "SELECT version, min_reader, clock_timestamp() AT TIME ZONE 'UTC' AS at FROM store"
 _LOCK = "SELECT pg_advisory_xact_lock(:key)"
@@ -151,6 +151,8 @@ class PostgresWriting(PostgresReading, Writing):
     `last` is the last event that it wrote.
     """
 
+    Refused = psycopg.IntegrityError
+
     def __init__(
         self,
         connection: Connection,
@@ -175,6 +177,17 @@ class PostgresWriting(PostgresReading, Writing):
         yield
         self.run(_LIFT, {"lifted": "off"})
 
+    @contextmanager
+    def part(self) -> Generator[None]:
+        """As any part; an event that is taken back was not the last one."""
+        before = self.last
+        try:
+            with super().part():
+                yield
+        except BaseException:
+            self.last = before
+            raise
+
     def event(self, *args: Any, **kwargs: Any) -> int:
         """Record the change, and remember that it is the last one."""
         seq = Writing.event(self, *args, **kwargs)
@@ -183,7 +196,7 @@ class PostgresWriting(PostgresReading, Writing):
 
     def _find_project(self) -> int:
         found = super()._find_project()
-        if found != self._locked:
+        if found != self._locked and not self.actor:  # it is beginning
             raise _Moved
         return found
 
@@ -227,6 +240,7 @@ class PostgresDatabase(Database):
         self._threads: ThreadPoolExecutor | None = None
         self._turns: WeakValueDictionary[object, asyncio.Lock] = WeakValueDictionary()
         self._free = asyncio.Semaphore(CONNECTIONS)
+        self._notices = Notices(self.address)
 
     async def write(
         self,
@@ -262,8 +276,13 @@ class PostgresDatabase(Database):
         deadline = time.monotonic() + self.wait
         return await self._in_thread(self._snapshot, caller, body, every_project, deadline)
 
+    def changes(self) -> AsyncGenerator[None]:
+        """Listen to what the server tells."""
+        return self._notices.listen()
+
     async def aclose(self) -> None:
         """Close all connections."""
+        self._notices.close()
         with shielded():
             pool, self._pool = self._pool, None
             threads, self._threads = self._threads, None
@@ -346,7 +365,7 @@ class PostgresDatabase(Database):
 
         # The pool tries again and again, and tells nobody why it could not: so this tells.
         self._connect().close()
-        pool = ConnectionPool(
+        pool = ConnectionPool[psycopg.Connection[Any]](
             self.address.url,
             kwargs={"connect_timeout": 5, "application_name": "mcp-state"},
             min_size=0,
@@ -495,7 +514,7 @@ class PostgresDatabase(Database):
                         connection.rollback()
                         self._record_refusal(connection, caller, tx, problem, deadline)
                     raise
-                if tx.last is None:  # no event, so nothing that is worth a project or a sync
+                if not tx.changed:  # nothing that is worth a project or a sync, or a dry run
                     connection.rollback()
                     return self._unchanged(connection, caller, result, deadline)
                 done = result, tx.totals()

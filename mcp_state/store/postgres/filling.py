@@ -95,7 +95,7 @@ class _Schema:
             )
 
     def rows(self, table: Table) -> Iterable[Sequence[Any]]:
-        return self._connection.each(table.rows, {})
+        return (tuple(row) for row in self._connection.each(table.rows, {}))
 
     def finish(self, min_reader: int, created_at: str, changes: int) -> None:
         opening.enter(self._connection, min_reader, created_at)

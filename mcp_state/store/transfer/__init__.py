@@ -120,7 +120,12 @@ class Transfer(Noun):
                 tx.changed = tx.changed and not dry_run
                 return merged
 
-            imported = await self.database.write(self.caller, bring, apart=True)
+            imported = await self.database.write(
+                self.caller,
+                bring,
+                apart=True,
+                every_project=True,  # whose journals may hold some of its entries
+            )
         finally:
             staging.close()
         meter.end()

@@ -43,7 +43,7 @@ _STANDS_AGAIN = """
 """
 _FALLEN = """
     SELECT shown, replaced FROM premise_rows
-    WHERE project = :project AND fact = :name AND fallen ORDER BY reason DESC, premise LIMIT 1
+    WHERE project = :project AND fact = :name AND fallen = 1 ORDER BY reason DESC, premise LIMIT 1
 """
 
 

@@ -8,7 +8,6 @@ documents come out as if each change had been made here.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -93,8 +92,9 @@ def merge(tx: Writing, staging: Staging, meter: Meter) -> Imported:
     """
     try:
         return _Merge(tx, staging, meter).run()
-    except sqlite3.IntegrityError as problem:
-        raise staging.refusal(f"the store does not take this: {problem}") from problem
+    except tx.Refused as problem:
+        why = str(problem).partition("\n")[0]
+        raise staging.refusal(f"the store does not take this: {why}") from problem
 
 
 class _Merge:

@@ -32,8 +32,8 @@ _HISTORY_OF_RUN = """
         UNION ALL
         SELECT * FROM event_rows
         WHERE project = :project AND kind IN ('memory', 'step', 'checkpoint')
-            AND name > :name || char(31) AND name < :name || char(32)
-    ) ORDER BY +seq
+            AND name > :name || :within AND name < :name || ' '
+    ) AS found ORDER BY +seq
 """
 """The plus keeps SQLite from walking through the whole project in the order of its events."""
 _REFUSED_ENTRIES = """
