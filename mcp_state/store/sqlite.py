@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_REINDEX = "INSERT INTO search (search) VALUES ('rebuild')"
 _LONGEST_PAUSE = 0.02
 
 
@@ -99,6 +100,12 @@ class SQLiteDatabase(Database):
     async def maintain(self, statement: str) -> None:
         """Run it on the writing connection, in a thread."""
         await self._in_turn(lambda: self._maintain(statement), apart=True)
+
+    async def rewrite(self) -> bool:
+        """Write the index and the file anew, and empty the -wal."""
+        await self.maintain(_REINDEX)
+        await self.maintain("VACUUM")
+        return await self.empty_wal()
 
     async def empty_wal(self) -> bool:
         """Checkpoint until no reader is in the way, for as long as a write would wait."""
