@@ -44,7 +44,7 @@ class Proxy:
                     return
                 to_server.write(data)
                 await to_server.drain()
-        except OSError:
+        except (OSError, asyncio.CancelledError):  # the latter would be logged as an error
             pass
         finally:
             for writer in (to_client, to_server):

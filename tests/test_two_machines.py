@@ -151,7 +151,7 @@ async def test_one_machine_hands_over_to_another_and_vanishes(
     assert b"codex" in seen
     assert "the parser is next" in taken
     assert "Ship import v2" in packet
-    assert "fix-import [active, held by codex" in packet
+    assert "fix-import [active, held by codex" in packet, packet
     assert text_of(held).startswith("error: held: ")
     assert "lease_token" in claimed
     assert "saved as entry" in wrote

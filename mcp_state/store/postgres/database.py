@@ -29,9 +29,11 @@ from mcp_state.errors import StateError, StoreBusy, StoreDamaged, StoreReadonly
 from mcp_state.models import Caller, Limits, Totals
 from mcp_state.record import record
 from mcp_state.store import opening as sqlite_opening
+from mcp_state.store.copying import tables
 from mcp_state.store.database import Database
 from mcp_state.store.full_text import Wanted
 from mcp_state.store.postgres import opening
+from mcp_state.store.postgres.catalogue import POSTGRES
 from mcp_state.store.postgres.connection import Connection, adapt
 from mcp_state.store.postgres.full_text import newest
 from mcp_state.store.postgres.notices import CHANNEL, Notices
@@ -117,6 +119,8 @@ class _At(Clock):
 
 class PostgresReading(Reading):
     """A snapshot; row level security lets through what is of its project."""
+
+    catalogue = POSTGRES
 
     def __init__(
         self, connection: Connection, caller: Caller, clock: Clock, limits: Limits
@@ -217,6 +221,12 @@ class PostgresDatabase(Database):
         BadArgument: the schema is no name.
     """
 
+    beyond = (
+        "PostgreSQL keeps more than its tables, where mcp-state can't look: its write-ahead log "
+        "until that is recycled, archives of it, replicas, backups and dumps, and what a "
+        "transaction that began before can still see. Ask whoever runs the server."
+    )
+
     def __init__(
         self,
         address: str,
@@ -259,15 +269,26 @@ class PostgresDatabase(Database):
             )
 
     async def maintain(self, statement: str) -> None:
-        """Run it on a connection of its own, in a thread."""
+        """Run it on a connection of its own, in a thread; locks are waited for like a turn."""
         self._refuse_readers()
         deadline = time.monotonic() + self.wait
 
         def run() -> None:
             with self._translated(), self._connected(deadline) as connection:
-                connection.raw.execute(statement.encode())
+                raw = connection.raw
+                raw.execute(f"SET lock_timeout = {round(self.wait * 1000)}".encode())
+                try:
+                    raw.execute(statement.encode())
+                finally:
+                    raw.execute(b"RESET lock_timeout")
 
         await self._in_thread(run)
+
+    async def rewrite(self) -> bool:
+        """Write each table and its indexes anew; others wait while it is that one's turn."""
+        for table in (*(table.name for table in tables()), "search"):
+            await self.maintain(f'VACUUM (FULL) "{table}"')
+        return True
 
     async def read(
         self, caller: Caller, body: Callable[[Reading], T], *, every_project: bool = False
