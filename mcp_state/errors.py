@@ -252,6 +252,30 @@ class ProjectUnknown(StateError):
             ),
         )
 
+    @classmethod
+    def to_the_token(cls, name: str, allowed: Sequence[str]) -> ProjectUnknown:
+        """The token is not for a project of this name, whether there is one or not."""
+        shown = name if len(name) <= _LONGEST_SHOWN else f"{name[:60]}…"
+        listed = f"it is for {', '.join(allowed)}" if allowed else "its projects are gone"
+        return cls(
+            f"this token is not for a project {shown!r}; {listed}",
+            f"Nothing was changed. Pass {argument('project', 'NAME')} of one of these, or ask who "
+            "made the token for one that is for more.",
+        )
+
+
+class TokenRefused(StateError):
+    """A token does not let anybody in."""
+
+    code = "token_refused"
+
+    def __init__(self, reason: str, fact: str, token: str = "", agent: str = "") -> None:
+        """Keep why in one word, and, once the secret was found right, whose token it is."""
+        super().__init__(fact, "`mcp-state token create` makes another one.")
+        self.reason = reason
+        self.token = token
+        self.agent = agent
+
 
 class SecretRefused(StateError):
     """The text has the shape of a credential."""

@@ -3,9 +3,10 @@
 To import the SDK takes most of a second. A client waits that long for its handshake and its lists,
 or does not wait (Codex), although what they will say is known beforehand: it stands in
 `listing.json`, held to what the server itself answers by tests/test_front.py. So the first requests
-are answered from there while a thread imports the rest. The first message that is not exactly one
-of these moves, and all that follows, is left to the SDK; it is also shown the handshake again, and
-its answer to that, which the client has, is dropped (`StdioWire`).
+are answered from there while a thread imports the rest. A client that wants to hear of changes says
+so among them: that one is kept for the SDK, and what follows it does not wait. The first message
+that is not exactly one of these moves, and all that follows, is left to the SDK; it is also shown
+the handshake again, and its answer to that, which the client has, is dropped (`StdioWire`).
 
 Nothing is imported here that takes time.
 """
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 STATELESS = "2026-07-28"
+LISTEN = "subscriptions/listen"
 LISTS = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
 
 _CHUNK = 65_536
@@ -52,8 +54,8 @@ _SWITCH = 0.0005
 class Opening:
     """What was said before the SDK was there.
 
-    `shown` are the lines that the SDK has to see although their requests, `answered`, have their
-    answers; `rest` is what came behind the moves that were answered.
+    `shown` are the lines that the SDK has to see although some of their requests, `answered`, have
+    their answers; `rest` is what came behind the moves that were answered.
     """
 
     def __init__(self) -> None:
@@ -166,6 +168,7 @@ class Front:
         self._answers = answers
         self._generation = ""
         self._initialized = False
+        self._keeps_listen = False
         self._ids: set[int | str] = set()
 
     def take(self, chunk: bytes) -> bytes:
@@ -205,6 +208,12 @@ class Front:
             return b""
         request_id = _plain_id(message.pop("id"))
         _expect(request_id not in self._ids and not message)
+        if method == LISTEN:
+            _expect(self._generation == "stateless" and not self._keeps_listen)
+            self._keeps_listen = True
+            self._ids.add(request_id)
+            self.opening.shown.append(line)
+            return b""
         known = self._known(method, params)
         self._ids.add(request_id)
         if len(self._ids) == 1:
@@ -231,9 +240,6 @@ class Front:
                 meta.pop(f"{_META}clientInfo", None), meta.pop(f"{_META}clientCapabilities", None)
             )
             self._generation = "stateless"
-            if method == "subscriptions/listen":
-                wanted = _object(params.pop("notifications", None))
-                _expect(all(isinstance(one, bool) for one in wanted.values()))
         answers = self._answers[self._generation]
         _expect(method in answers and not params and not meta)
         if version is None:

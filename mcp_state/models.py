@@ -117,7 +117,8 @@ class Caller:
     """For which project and as whom a call is made; `totals` is filled in by each transaction.
 
     `anchor` is the directory that the store remembers as this project (section 5 of the design),
-    empty when the project was named. `worktree` is kept with every event.
+    empty when the project was named. `worktree` is kept with every event. `only` are the ids of the
+    projects that the caller may see, all of them if it is None; `read_only` callers never write.
     """
 
     project: str
@@ -126,6 +127,48 @@ class Caller:
     anchor: str = ""
     worktree: str = ""
     totals: Totals | None = None
+    only: frozenset[int] | None = None
+    read_only: bool = False
+
+
+@record
+class Principal:
+    """For whom a request over HTTP is: what its token lets it do.
+
+    `token` is the id of the token, empty for a request that needs none; `agent` and `toolset` are
+    empty then too, and narrow nothing. `projects` are the ids and names of those it is for, None
+    for all there are.
+    """
+
+    token: str = ""
+    agent: str = ""
+    toolset: str = ""
+    projects: Mapping[int, str] | None = None
+
+
+@record
+class Token:
+    """What is known of a token, which is all but the token itself.
+
+    `projects` are the names of those it is for; one for `every_project` names none.
+    """
+
+    id: str
+    agent: str
+    toolset: str
+    projects: Sequence[str]
+    every_project: bool
+    created_at: datetime
+    expires_at: datetime
+    revoked_at: datetime | None = None
+
+
+@record
+class TokenMade:
+    """A new token; `secret` is what a client sends, and is nowhere kept."""
+
+    token: Token
+    secret: str
 
 
 @record

@@ -6,16 +6,17 @@ import asyncio
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import logging
-from collections.abc import AsyncGenerator, Mapping
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, cast
-from urllib.parse import unquote
+from typing import Any, Final, cast
 
 import anyio
 import mcp_types as types
 from mcp.server import Server
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from opentelemetry import trace
 from pydantic import ValidationError
@@ -23,12 +24,14 @@ from pydantic import ValidationError
 import mcp_state
 from mcp_state import apps, render, toolset
 from mcp_state.api import State
-from mcp_state.errors import BadArgument, ReadonlyToolset, StateError
-from mcp_state.models import Actor, Caller, Packet, Totals
+from mcp_state.errors import BadArgument, ProjectUnknown, ReadonlyToolset, StateError
+from mcp_state.live import Live
+from mcp_state.models import Actor, Caller, Packet, Principal, Totals
 from mcp_state.plain import plain
 from mcp_state.settings import Settings
-from mcp_state.store.database import open_database
+from mcp_state.store.database import Database, open_database
 from mcp_state.store.text import clean
+from mcp_state.subscriptions import BLOCK, Subscriptions, key_of, no_resource
 from mcp_state.times import Clock
 from mcp_state.tools.arguments import Bound, bind, named_project
 from mcp_state.tools.spec import Ctx, Outcome, Spec, View
@@ -39,28 +42,52 @@ log = logging.getLogger(__name__)
 
 NAME = "mcp-state"
 CODEX_META = "codex/sandbox-state-meta"
+PRINCIPAL: Final = "mcp_state.principal"
+"""Key of the `Principal` in the scope of a request over HTTP."""
+_SESSION_HEADER = "mcp-session-id"
 _ROOTS_SECONDS = 2.0
 _TRACE_SECONDS = 0.5
 
 Request = ServerRequestContext[Any]
+Watch = Callable[[str, str, float], None]
+"""Is told of each call of a tool: its name, its outcome (`ok` or a code), and its seconds."""
 
 
 class StateServer(Server[Any]):
     """A low-level server that advertises, in both protocol generations, what Codex looks for."""
 
+    subscriptions: Subscriptions
+    """Who is told of changes; to be closed before its connections are, so that streams end well."""
+
     def get_capabilities(self, *args: Any, **kwargs: Any) -> types.ServerCapabilities:
         """The capabilities, with the one that makes Codex send its directory with each call."""
-        capabilities = super().get_capabilities(*args, **kwargs)
-        return capabilities.model_copy(update={"experimental": {CODEX_META: {}}})
+        found = super().get_capabilities(*args, **kwargs)
+        for listed in (found.tools, found.prompts, found.resources):
+            if listed is not None:
+                listed.list_changed = False  # whoever listens, no list ever changes
+        return found.model_copy(update={"experimental": {CODEX_META: {}}})
 
 
-def create_server(settings: Settings, clock: Clock | None = None) -> StateServer:
+def create_server(
+    settings: Settings,
+    clock: Clock | None = None,
+    *,
+    database: Database | None = None,
+    watch: Watch | None = None,
+) -> StateServer:
     """A server over one store, not yet running; the store is opened by the first call.
+
+    Args:
+        settings: what it is started with.
+        clock: where time comes from.
+        database: the store, where it serves many clients over HTTP, each with a `Principal`; it
+            is closed when the server ends.
+        watch: is told of each call.
 
     Raises:
         BadArgument: the toolset is unknown or wrong.
     """
-    app = _App(settings, clock or Clock())
+    app = _App(settings, clock or Clock(), database, watch)
 
     @asynccontextmanager
     async def lifespan(_: Server[Any]) -> AsyncGenerator[None]:
@@ -80,40 +107,55 @@ def create_server(settings: Settings, clock: Clock | None = None) -> StateServer
         on_list_resources=app.list_resources,
         on_list_resource_templates=app.list_resource_templates,
         on_read_resource=app.read_resource,
+        on_subscribe_resource=app.subscriptions.subscribe,
+        on_unsubscribe_resource=app.subscriptions.unsubscribe,
+        on_subscriptions_listen=app.subscriptions.listen,
         on_list_prompts=app.list_prompts,
         on_get_prompt=app.get_prompt,
     )
+    server.subscriptions = app.subscriptions
     server.extensions[apps.EXTENSION_ID] = {}
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         server.middleware.clear()  # nobody is there who would take the SDK's spans
+    if database is not None:
+        server.middleware.append(app.instruct)
     server.add_notification_handler(
         "notifications/roots/list_changed", types.NotificationParams, app.forget_root
     )
     return server
 
 
+class _Offer:
+    """A toolset, as one client or all of them are offered it."""
+
+    def __init__(self, offered: toolset.Toolset) -> None:
+        self.toolset = offered
+        self.tools = {spec.name: spec for spec in offered.tools}
+
+
 class _App:
     """The handlers of one server."""
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        database: Database | None,
+        watch: Watch | None,
+    ) -> None:
         self.settings = settings
         self.clock = clock
         self.toolset = toolset.load(
             settings.toolset, settings.tools, settings.exclude, read_only=settings.read_only
         )
-        self.database = open_database(
-            settings.db,
-            clock=clock,
-            limits=settings.limits,
-            read_only=self.toolset.read_only,
-            allow_secrets=settings.allow_secrets,
-            wait=settings.wait,
-        )
+        self.database = database or open_store_of(settings, self.toolset, clock)
+        self._watch = watch
         self._resolver = Resolver(settings)
         self._session = settings.session or clock.new_id("s-")
-        self._tools = {spec.name: spec for spec in self.toolset.tools}
+        self._offers = {"": _Offer(self.toolset)}
         self._roots: str | None = None
         self._traces: set[asyncio.Task[None]] = set()
+        self.subscriptions = Subscriptions(Live(self.database), lambda r: self._caller(r, {}))
 
     async def aclose(self) -> None:
         """Close the store, after what is still to be written to it."""
@@ -131,63 +173,92 @@ class _App:
         self, request: Request, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         """The tools of the toolset."""
+        tools = self._offer(request).tools.values()
         return types.ListToolsResult(
-            tools=[published(spec, self.settings.structured) for spec in self.toolset.tools]
+            tools=[published(spec, self.settings.structured) for spec in tools]
         )
+
+    def _offer(self, request: Request) -> _Offer:
+        """The server's toolset, or what the token of the request leaves of it."""
+        name = principal.toolset if (principal := _principal(request)) else ""
+        if name not in self._offers:
+            self._offers[name] = _Offer(toolset.narrowed(self.toolset, name))
+        return self._offers[name]
+
+    async def instruct(self, ctx: Request, call_next: CallNext) -> HandlerResult:
+        """Say at the beginning of a connection what the toolset of its token says."""
+        result = await call_next(ctx)
+        if ctx.method in _BEGINNINGS and isinstance(result, dict):
+            result["instructions"] = self._offer(ctx).toolset.instructions
+        return result
 
     async def call_tool(
         self, request: Request, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         """Run a tool; every failure is an answer, never a protocol error."""
+        began = time.perf_counter()
+        result, outcome = await self._call(request, params)
+        if self._watch is not None:
+            self._watch(params.name, outcome, time.perf_counter() - began)
+        return result
+
+    async def _call(
+        self, request: Request, params: types.CallToolRequestParams
+    ) -> tuple[types.CallToolResult, str]:
+        """The answer, and `ok` or the code of the refusal."""
         caller: Caller | None = None
         try:
             caller = await self._caller(request, params.arguments or {})
-            spec = self._listed(params.name)
+            offer = self._offer(request)
+            spec = self._listed(params.name, offer)
             bound = bind(spec.name, spec.parameters, params.arguments or {})
-            outcome = await self._run(spec, bound, State(self.database, caller))
+            state = State(self.database, caller)
+            outcome = await self._run(spec, bound, state, offer)
             result = await self._answered(outcome, caller, bound.replaced + _replaced(request))
             if apps.client_supports_apps(request):
                 result.meta = await apps.meta(State(self.database, caller), spec.name, bound.values)
-            return result
+            return result, "ok"
         except StateError as problem:
-            if isinstance(problem, ReadonlyToolset):  # it has no events to be kept in
-                log.warning("refused: %s", problem)
-            return await self._failed(str(problem), caller)
+            _log_refusal(request, problem)
+            return await self._failed(str(problem), caller), problem.code
         except Exception:
             log.exception("tool %r raised", clean(params.name)[0])
-            return await self._failed(
+            answer = await self._failed(
                 "internal: the server met a fault of its own; not saved. Its traceback is in the "
                 "server's log (stderr); `mcp-state doctor` checks the store.",
                 caller,
             )
+            return answer, "internal"
 
-    def _listed(self, name: str) -> Spec:
-        spec = self._tools.get(name)
+    def _listed(self, name: str, offer: _Offer) -> Spec:
+        spec = offer.tools.get(name)
         if spec is not None:
             return spec
         known = toolset.find(name)
         if known is None:
             raise BadArgument(
                 f"there is no tool {clean(name)[0][:60]!r}",
-                f"{toolset.nearest(name)} Tools here are {', '.join(self._tools)}.".strip(),
+                f"{toolset.nearest(name)} Tools here are {', '.join(offer.tools)}.".strip(),
             )
-        if known.writes and self.toolset.read_only:
+        if known.writes and offer.toolset.read_only:
+            who = "server" if self.toolset.read_only else "token"
             raise ReadonlyToolset(
-                f"{name} writes, and this server only reads",
-                f"Nothing was changed. A server with --toolset {toolset.sets_with(name)[-1]} has "
+                f"{name} writes, and this {who} only reads",
+                f"Nothing was changed. A {who} with --toolset {toolset.sets_with(name)[-1]} has "
                 "it.",
             )
-        through = ' Or call state_op(op="' + name + '").' if "state_op" in self._tools else ""
+        through = ' Or call state_op(op="' + name + '").' if "state_op" in offer.tools else ""
         raise BadArgument(
-            f"{name} is not in the toolset {self.toolset.name!r}",
+            f"{name} is not in the toolset {offer.toolset.name!r}",
             f"It is in: {', '.join(toolset.sets_with(name))} (--toolset).{through}",
         )
 
-    async def _run(self, spec: Spec, bound: Bound, state: State) -> Outcome:
+    async def _run(self, spec: Spec, bound: Bound, state: State, offer: _Offer) -> Outcome:
         if not state.caller.project and not spec.writes:
             packet = await state.orient()
             return Outcome(packet, packet.text)
-        ctx = Ctx(state, functools.partial(self._run_unlisted, state), self._unlisted)
+        run = functools.partial(self._run_unlisted, state, offer)
+        ctx = Ctx(state, run, functools.partial(_unlisted, offer))
         try:
             outcome = await self._called(spec, bound, ctx)
         except StateError as problem:
@@ -206,6 +277,8 @@ class _App:
     def _trace(self, spec: Spec, bound: Bound, state: State, answer: str) -> None:
         """Keep what a run read and was told, if that is wanted; the answer does not wait for it."""
         if not self.settings.trace or self.toolset.read_only or spec.writes:
+            return
+        if state.caller.read_only:
             return
         if not state.totals.exists:
             return
@@ -230,7 +303,9 @@ class _App:
         except Exception:
             log.exception("a read of %s was not traced", tool)
 
-    async def _run_unlisted(self, state: State, op: str, arguments: Mapping[str, Any]) -> Outcome:
+    async def _run_unlisted(
+        self, state: State, offer: _Offer, op: str, arguments: Mapping[str, Any]
+    ) -> Outcome:
         """What `state_op` calls: any tool but itself."""
         spec = toolset.find(op)
         if spec is not None and spec.name == "state_op":
@@ -247,14 +322,11 @@ class _App:
             caller = dataclasses.replace(state.caller, project=bound.project, anchor="")
             caller.how = "argument"
             try:
-                return await self._run(spec, bound, State(self.database, caller))
+                return await self._run(spec, bound, State(self.database, caller), offer)
             finally:  # the last line of the answer is about the project that was named
                 state.caller.project, state.caller.how = caller.project, caller.how
                 state.caller.anchor, state.caller.totals = "", caller.totals
-        return await self._run(spec, bound, state)
-
-    def _unlisted(self) -> tuple[Spec, ...]:
-        return tuple(s for s in toolset.load("all").tools if s.name not in self._tools)
+        return await self._run(spec, bound, state, offer)
 
     # Answers
 
@@ -294,11 +366,14 @@ class _App:
 
     async def _caller(self, request: Request, arguments: Mapping[str, Any]) -> Caller:
         """Section 5 of the design: argument, start, what the client says, working directory."""
-        return self._resolver.caller(
-            self._actor(request),
-            named=named_project(arguments),
-            said=await self._said(request),
-        )
+        principal, named = _principal(request), named_project(arguments)
+        if principal is None:
+            actor = self._actor(request, self._session)
+            return self._resolver.caller(actor, named=named, said=await self._said(request))
+        actor = self._actor(request, _session_over_http(request, principal), principal.agent)
+        caller = self._resolver.remote(actor, principal, named=named)
+        caller.read_only = self._offer(request).toolset.read_only
+        return caller
 
     async def _said(self, request: Request) -> str:
         """The directory that the client sends with the call, or its single root."""
@@ -333,16 +408,16 @@ class _App:
         """The client changed its roots: ask again at the next call."""
         self._roots = None
 
-    def _actor(self, request: Request) -> Actor:
+    def _actor(self, request: Request, session: str, agent: str = "") -> Actor:
         client = request.session.client_params
         name = client.client_info.name if client else ""
         version = client.client_info.version if client else ""
         meta = cast(Mapping[str, Any], request.meta or {})
         thread = meta.get("threadId")
         return Actor(
-            agent=self.settings.agent or name or "unknown",
+            agent=agent or self.settings.agent or name or "unknown",
             client=f"{name} {version}".strip(),
-            session=short_session(thread) if isinstance(thread, str) and thread else self._session,
+            session=short_session(thread) if isinstance(thread, str) and thread else session,
         )
 
     # Resources and prompts
@@ -366,7 +441,7 @@ class _App:
         return types.ListResourceTemplatesResult(
             resource_templates=[
                 types.ResourceTemplate(
-                    uri_template=_BLOCK + "{key}",
+                    uri_template=BLOCK + "{key}",
                     name="memory block",
                     description="One block of working memory",
                     mime_type="text/plain",
@@ -387,14 +462,10 @@ class _App:
             return types.ReadResourceResult(contents=[_board_contents()])
         tool = next((tool for known, _, _, tool in _RESOURCES if known == uri), "")
         arguments: dict[str, Any] = {}
-        if not tool and uri.startswith(_BLOCK) and len(uri) > len(_BLOCK):
-            tool, arguments = "memory_get", {"key": unquote(uri.removeprefix(_BLOCK))}
+        if not tool and uri.startswith(BLOCK) and len(uri) > len(BLOCK):
+            tool, arguments = "memory_get", {"key": key_of(uri)}
         if not tool:
-            raise MCPError(
-                code=types.INVALID_PARAMS,
-                message=f"there is no resource {uri[:60]!r}",
-                data={"uri": uri},
-            )
+            raise no_resource(uri)
         result = await self._read(request, tool, arguments)
         if result.is_error:
             raise MCPError(code=types.INTERNAL_ERROR, message=_text_of(result), data={"uri": uri})
@@ -412,7 +483,8 @@ class _App:
         caller = await self._caller(request, arguments)
         try:
             bound = bind(spec.name, spec.parameters, arguments)
-            outcome = await self._run(spec, bound, State(self.database, caller))
+            state = State(self.database, caller)
+            outcome = await self._run(spec, bound, state, self._offer(request))
             return await self._answered(outcome, caller, 0)
         except StateError as problem:
             return await self._failed(str(problem), caller)
@@ -447,7 +519,50 @@ class _App:
         return types.GetPromptResult(description=says, messages=[message])
 
 
-_BLOCK = "state://memory/"
+def open_store_of(settings: Settings, tools: toolset.Toolset, clock: Clock) -> Database:
+    """The store of a server, not yet opened; one that only reads never writes it."""
+    return open_database(
+        settings.db,
+        clock=clock,
+        limits=settings.limits,
+        read_only=tools.read_only,
+        allow_secrets=settings.allow_secrets,
+        wait=settings.wait,
+    )
+
+
+def _unlisted(offer: _Offer) -> tuple[Spec, ...]:
+    return tuple(spec for spec in toolset.load("all").tools if spec.name not in offer.tools)
+
+
+def _principal(request: Request) -> Principal | None:
+    """For whom a request over HTTP is; None over stdio, where the client started the server.
+
+    Raises:
+        KeyError: nobody looked at who sends the request.
+    """
+    return None if request.request is None else request.request.scope[PRINCIPAL]
+
+
+def _log_refusal(request: Request, problem: StateError) -> None:
+    """Note what is nowhere kept as an event, and should not have been asked for."""
+    principal = _principal(request)
+    if principal is not None and principal.token:
+        if isinstance(problem, ReadonlyToolset | ProjectUnknown):
+            who = f"token {principal.token} ({principal.agent!a})"
+            log.warning("refused %s: %s", who, ascii(str(problem)[:300]))
+    elif isinstance(problem, ReadonlyToolset):
+        log.warning("refused: %s", problem)
+
+
+def _session_over_http(request: Request, principal: Principal) -> str:
+    """One per connection of the older generation; the newer one has none, so one per token."""
+    connection = request.request.headers.get(_SESSION_HEADER, "") if request.request else ""
+    named = hashlib.sha256(f"{principal.token} {connection}".encode()).hexdigest()
+    return f"h-{named[:12]}"
+
+
+_BEGINNINGS = ("initialize", "server/discover")
 _RESOURCES = (
     ("state://orient", "orient", "The wake-up packet: where the work stands", "orient"),
     ("state://threads", "threads", "The open threads, in the order to work on them", "thread_list"),

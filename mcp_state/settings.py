@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import field
+from urllib.parse import urlsplit, urlunsplit
 
 from mcp_state.errors import BadArgument
 from mcp_state.models import Limits
@@ -39,6 +40,13 @@ class Settings:
 def is_address(path: str) -> bool:
     """Whether a store is named by the address of a server, not by the path of a file."""
     return path.startswith(("postgresql://", "postgres://"))
+
+
+def shown_address(address: str) -> str:
+    """An address without the password, and without the name that goes with it."""
+    parts = urlsplit(address)
+    ending = urlunsplit(("", "", parts.path, parts.query, ""))
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{ending}"
 
 
 def store_path(given: str, directory: str, source: str) -> str:

@@ -63,6 +63,24 @@ def load(
     return replace(toolset, tools=tools, read_only=only_read)
 
 
+def narrowed(toolset: Toolset, name: str) -> Toolset:
+    """What a token of the toolset `name` has of a server's: no tool that either lacks.
+
+    It says of itself what that toolset does, unless the server has less.
+    """
+    inner = _read(name)
+    tools = tuple(
+        spec
+        for spec in toolset.tools
+        if spec in inner.tools and not (inner.read_only and spec.writes)
+    )
+    read_only = toolset.read_only or inner.read_only
+    says = inner if len(tools) == len(inner.tools) else toolset
+    if read_only and not says.read_only:
+        says = _read("readonly")
+    return replace(says, tools=tools, read_only=read_only)
+
+
 def sets_with(tool: str) -> list[str]:
     """The names of the toolsets that list a tool."""
     return [name for name in builtin_names() if tool in {s.name for s in _read(name).tools}]

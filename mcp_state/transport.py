@@ -341,7 +341,7 @@ class StdioWire:
             return None
         message = _validate(line)
         if message is None:
-            line, replaced = _repair(line)
+            line, replaced = repaired(line)
             message = _validate(line)
             if message is None:
                 if (refusal := _refusal(line)) is not None:
@@ -401,11 +401,11 @@ def _validate(line: bytes) -> JSONRPCMessage | None:
     return message
 
 
-def _repair(line: bytes) -> tuple[bytes, int]:
+def repaired(line: bytes) -> tuple[bytes, int]:
     """Make JSON text well-formed UTF-8 without a mark, and count the lone surrogate escapes."""
     replaced = 0
 
-    def repaired(escape: re.Match[bytes]) -> bytes:
+    def mended(escape: re.Match[bytes]) -> bytes:
         nonlocal replaced
         if escape["lone"] is None:
             return escape[0]
@@ -413,7 +413,7 @@ def _repair(line: bytes) -> tuple[bytes, int]:
         return rb"\ufffd"
 
     well_formed = line.removeprefix(BOM_UTF8).decode("utf-8", "replace").encode()
-    text = _ESCAPE.sub(repaired, well_formed)
+    text = _ESCAPE.sub(mended, well_formed)
     return text, replaced
 
 
@@ -450,7 +450,7 @@ def _encode(message: JSONRPCMessage) -> bytes:
         return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
     except PydanticSerializationError:
         plain = message.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        line, _ = _repair(json.dumps(plain, allow_nan=False, separators=(",", ":")).encode())
+        line, _ = repaired(json.dumps(plain, allow_nan=False, separators=(",", ":")).encode())
         return line + b"\n"
 
 

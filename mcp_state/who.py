@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 
-from mcp_state.models import Actor, Caller
+from mcp_state.errors import BadArgument
+from mcp_state.models import Actor, Caller, Principal
 from mcp_state.scope import Located, Locator, local_path
 from mcp_state.settings import Settings
-from mcp_state.store.text import clean
+from mcp_state.store.text import clean, fold
 
 _LONGEST_SESSION = 200
 
@@ -46,6 +47,33 @@ class Resolver:
             caller.project, caller.how = place.project, place.how
             caller.anchor, caller.worktree = place.anchor, place.worktree
         caller.worktree = clean(caller.worktree)[0]
+        return caller
+
+    def remote(self, actor: Actor, principal: Principal, *, named: str = "") -> Caller:
+        """The caller of one call from elsewhere, where directories mean nothing here.
+
+        The project is the one that the call names, else the only one of its token, else the one
+        that the server was started for, if the token is for that.
+
+        Raises:
+            BadArgument: the call names a directory.
+        """
+        actor = Actor(*(clean(text)[0] for text in (actor.agent, actor.client, actor.session)))
+        projects = principal.projects
+        caller = Caller("", "", actor, only=None if projects is None else frozenset(projects))
+        if named.strip():
+            if local_path(named) is not None:
+                raise BadArgument(
+                    f"{named[:60]!r} is a directory, and this server is on another machine",
+                    "Name the project.",
+                )
+            caller.project, caller.how = clean(named)[0].strip(), "argument"
+        elif projects is not None and len(projects) == 1:
+            (caller.project,), caller.how = projects.values(), "token"
+        elif self._settings.project.strip():
+            home = self.caller(actor)
+            if projects is None or fold(home.project) in map(fold, projects.values()):
+                caller.project, caller.how, caller.anchor = home.project, home.how, home.anchor
         return caller
 
     def _place(self, said: str) -> Located | None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import itertools
+import json
 import os
 import shutil
 import sys
@@ -24,7 +25,7 @@ from mcp_state.api import State
 from mcp_state.cli import main
 from mcp_state.errors import StateError
 from mcp_state.models import Actor, Caller
-from mcp_state.store import opening
+from mcp_state.store import opening, sqlite
 from mcp_state.store.backup import back_up
 from mcp_state.store.database import open_database
 from mcp_state.times import Clock
@@ -151,6 +152,31 @@ AMONG_OTHERS = Deed(
     work=lambda s: s.memory.set(f"by {os.getpid()}", WHOLE),
     first=lambda s: s.memory.set(f"before {os.getpid()}", "acknowledged"),
 )
+MEMBERS = 5
+
+
+class Several(StateError):
+    """Of some that were done together, not all went well; the fact is how each ended, as JSON."""
+
+    code = "several"
+
+
+async def _be_patient(state: State) -> None:
+    sqlite.LONGEST_GROUP = 60.0
+    await _look_and_write(state)
+
+
+async def _together(state: State, members: int) -> None:
+    """Writes that share a commit, and among them one that is refused."""
+    works = [state.memory.set(f"member {n}", f"{n}: {WHOLE}") for n in range(members)]
+    late = state.memory.set("plan", "late", expected_version=99)
+    *ended, refused = await asyncio.gather(*map(outcome, (*works, late)))
+    if set(ended) != {FINE} or not refused.startswith("version_conflict"):
+        raise Several(json.dumps([*ended, refused]))
+
+
+TOGETHER = Deed("together", work=lambda s: _together(s, MEMBERS), first=_be_patient)
+CROWD = Deed("crowd", work=lambda s: _together(s, 64), first=_be_patient)
 KINDS: Mapping[str, Sequence[Deed]] = {
     "write": NOUNS,
     "first of all": STARTS[:1],
@@ -164,7 +190,9 @@ KINDS: Mapping[str, Sequence[Deed]] = {
     "purge": (PURGE,),
     "import": (IMPORT,),
 }
-DEEDS = {deed.name: deed for kind in (*KINDS.values(), [AMONG_OTHERS]) for deed in kind}
+DEEDS = {
+    deed.name: deed for kind in (*KINDS.values(), [AMONG_OTHERS, TOGETHER, CROWD]) for deed in kind
+}
 
 
 async def outcome(work: Awaitable[object]) -> str:

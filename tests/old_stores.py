@@ -50,6 +50,10 @@ class Minutes(Clock):
         self._ids += 1
         return f"{prefix}{self._ids}"
 
+    def new_secret(self) -> str:
+        self._ids += 1
+        return f"{self._ids:043}"
+
 
 class Filling:
     """Two agents in one store, a minute between what they do."""
@@ -188,7 +192,21 @@ async def truth(by: Filling) -> None:
     await do(ann.threads.set("relying", relies_on=["ready", "builds"]))
 
 
-VERSIONS = (core, runs, truth)
+async def tokens(by: Filling) -> None:
+    """What version 4 brought: a token of two projects, and one of every project, which is over."""
+    from mcp_state.store.tokens import Tokens
+
+    one, other = by.ann, by.state("ann", "s1", "another")
+    lasting, made = timedelta(days=30), Tokens(one.database, one.caller)
+    places = [one.caller, other.caller]
+    await by.do(made.create(places, agent="Ci", toolset="coding", lasts=lasting))
+    over = await by.do(
+        made.create(places[:1], agent="ben", toolset="all", lasts=lasting, every_project=True)
+    )
+    await by.do(made.revoke(over.token.id))
+
+
+VERSIONS = (core, runs, truth, tokens)
 
 
 async def fill(path: str, version: int) -> None:

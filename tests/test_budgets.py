@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from conftest import Call, FakeClock
-from long_runs import attempt, rows, scope, summaries
+from long_runs import attempt, scope, summaries
+from peeking import rows
 
 from mcp_state.api import State
 from mcp_state.errors import BadArgument, BudgetSpent, IllegalTransition, NotFound, OverLimit

@@ -156,6 +156,7 @@ AS_STORED = re.compile(r"\bchanged [a-z_]+(?:, [a-z_]+)*")
 """Which fields changed, as events keep it."""
 
 
+@pytest.mark.sqlite  # the tour leads to what is done with files
 def test_no_command_prints_the_name_of_a_tool(run: Run, tmp_path: Path) -> None:
     said: list[tuple[str, str]] = []
     for words, result in tour.walk(run, tmp_path):
@@ -169,6 +170,7 @@ def test_no_command_prints_the_name_of_a_tool(run: Run, tmp_path: Path) -> None:
     assert said == []
 
 
+@pytest.mark.sqlite  # the tour leads to what is done with files
 def test_every_command_that_is_proposed_can_be_typed(run: Run, tmp_path: Path) -> None:
     proposed = {
         command

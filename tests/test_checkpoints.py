@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-import sqlite3
 from pathlib import Path
 
 import pytest
 from conftest import START, Call, Connect, FakeClock, Open, text_of
-from long_runs import EMPTY, attempt, plain, rows, scope, summaries
+from long_runs import EMPTY, attempt, scope, summaries
+from peeking import Refused, plain, rows
 from raw_client import Call as RawCall
 from raw_client import Server, closing_all
 from test_git import commit, git, repository
@@ -119,7 +119,7 @@ async def test_a_checkpoint_reads_the_same_from_another_process(
 ) -> None:
     await five_checkpoints(mine, clock)
     await overwrite_and_delete_all(mine)
-    server = Server.start(Path(path))
+    server = Server.start(path)
     with closing_all([server]):
         answer = server.call(RawCall("run_resume", {"run_id": "r", "number": 3}))
     assert answer.code == ""
@@ -185,7 +185,7 @@ async def test_sql_itself_keeps_checkpoints(mine: State, path: str) -> None:
     }
     with plain(path) as connection:
         for statement, refusal in statements.items():
-            with pytest.raises(sqlite3.IntegrityError, match=refusal):
+            with pytest.raises(Refused, match=refusal):
                 connection.execute(statement)
     assert rows(path, "SELECT * FROM checkpoints") == before
 

@@ -29,7 +29,11 @@ from mcp_state.install.clients import CLIENTS
 ALL = dict(commands())
 NOT_HERE = {"web", "install", "uninstall", "hook", "purge"}
 """Commands that other tables may name before they are registered."""
-STANDING_FOR = {"h-7d2kq9xw4m3p": tour.HANDOFF, "b-51a958f0": tour.BLOB[:10]}
+STANDING_FOR = {
+    "h-7d2kq9xw4m3p": tour.HANDOFF,
+    "b-51a958f0": tour.BLOB[:10],
+    "t-4f7k2m9qx3hp": tour.TOKEN,
+}
 SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 NOT_RUN = re.compile(
     r"^mcp-state (?:serve|demo|completion|web|hook|install|uninstall)\b|purge --reason|tail -f"
@@ -98,8 +102,8 @@ def test_every_command_has_examples_that_name_it() -> None:
 
 
 @pytest.fixture(scope="module")
-def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A store that the whole command line has been through, and the key of an open handoff."""
+def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """A store that the whole command line has been through, with what is known only then."""
     directory = tmp_path_factory.mktemp("walked")
     _, invoke = tour.walked_store(directory)
     offered = invoke("handoff", "create", "go on")
@@ -108,17 +112,20 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     assert invoke("facts", "record", "schema", "Two tables").exit_code == 0
     assert invoke("journal", "append", "aside", "--project", "notes").exit_code == 0
     assert invoke("thread", "release", "import", "--force").exit_code == 0
+    made = invoke("token", "create", "--project", "acme", "--agent", "codex")
+    token = re.search(r"t-[0-9a-z]+", made.stdout)
+    assert token is not None
     assert invoke("backup", str(directory / "copy.db")).exit_code == 0
-    return directory / "copy.db", key[0]
+    return directory / "copy.db", {tour.HANDOFF: key[0], tour.TOKEN: token[0]}
 
 
 Try = Callable[[str], tuple[int, str]]
 
 
 @pytest.fixture
-def in_a_shell(walked: tuple[Path, str], tmp_path: Path) -> Try:
+def in_a_shell(walked: tuple[Path, dict[str, str]], tmp_path: Path) -> Try:
     """Run a line in a shell, on a copy of the walked store, in a directory with some files."""
-    store, handoff = walked
+    store, known = walked
     shutil.copy(store, tmp_path / "state.db")
     (tmp_path / "bin").mkdir()
     for name, does in {
@@ -147,7 +154,7 @@ def in_a_shell(walked: tuple[Path, str], tmp_path: Path) -> Try:
 
     def run(line: str) -> tuple[int, str]:
         for placeholder, real in STANDING_FOR.items():
-            line = line.replace(placeholder, handoff if real == tour.HANDOFF else real)
+            line = line.replace(placeholder, known.get(real, real))
         before = {
             "mcp-state import acme.jsonl": "mcp-state export acme.jsonl",
             "mcp-state restore state.bak": "mcp-state backup state.bak",
@@ -186,7 +193,7 @@ def test_every_example_can_be_typed(in_a_shell: Try, line: str) -> None:
 
 
 def completed(
-    line: str, walked: tuple[Path, str] | None, *, whole: bool = False, **changes: str
+    line: str, walked: tuple[Path, dict[str, str]] | None, *, whole: bool = False, **changes: str
 ) -> list[str]:
     """What real bash offers after a line, when Tab is pressed at its end; `whole`: by lines."""
     script = CliRunner().invoke(main, ["completion", "bash"]).stdout
@@ -213,7 +220,9 @@ def completed(
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="completion is tried in bash")
-def test_bash_completes_commands_options_values_and_names(walked: tuple[Path, str]) -> None:
+def test_bash_completes_commands_options_values_and_names(
+    walked: tuple[Path, dict[str, str]],
+) -> None:
     assert completed("mcp-state th", None) == ["threads", "thread"]
     assert completed("mcp-state memory lo", None) == ["lock"]
     assert completed("mcp-state runs step b", None) == ["begin"]
@@ -234,7 +243,7 @@ def test_bash_completes_commands_options_values_and_names(walked: tuple[Path, st
     assert completed("mcp-state journal --run re", walked) == ["reindex"]
     assert completed("mcp-state facts show pr", walked) == ["pr-830"]
     assert completed("mcp-state facts record x --because fri", walked) == ["friday"]
-    assert completed("mcp-state handoff accept ", walked) == [walked[1]]
+    assert completed("mcp-state handoff accept ", walked) == [walked[1][tour.HANDOFF]]
     assert completed("mcp-state history run:", walked) == ["run:flaky", "run:reindex"]
     assert completed("mcp-state threads --project a", walked) == ["acme", "another"]
 
@@ -243,7 +252,7 @@ def test_bash_completes_commands_options_values_and_names(walked: tuple[Path, st
 def test_bash_is_given_a_name_as_one_word(run: Run, path: str) -> None:
     run("memory", "set", "Deploy steps", "one")
     run("memory", "set", 'a\\b "$x" *', "two")
-    store = (Path(path), "")
+    store = (Path(path), dict[str, str]())
 
     assert completed("mcp-state memory get Dep", store, whole=True) == [r"Deploy\ steps"]
     assert completed("mcp-state memory get 'Deploy\\ st'", store, whole=True) == [r"Deploy\ steps"]
@@ -253,14 +262,14 @@ def test_bash_is_given_a_name_as_one_word(run: Run, path: str) -> None:
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="completion is tried in bash")
 def test_completion_writes_nothing_and_is_silent_where_the_store_is_no_store(
-    walked: tuple[Path, str], tmp_path: Path
+    walked: tuple[Path, dict[str, str]], tmp_path: Path
 ) -> None:
     damaged = tmp_path / "damaged.db"
     damaged.write_bytes(b"no store")
     before = sorted(tmp_path.iterdir())
 
-    assert completed("mcp-state thread get ", (damaged, "")) == []
-    assert completed("mcp-state thread get ", (tmp_path / "none" / "state.db", "")) == []
+    assert completed("mcp-state thread get ", (damaged, {})) == []
+    assert completed("mcp-state thread get ", (tmp_path / "none" / "state.db", {})) == []
     assert completed("mcp-state thread get ", None, MCP_STATE_DB="relative.db") == []
     assert sorted(tmp_path.iterdir()) == before
     assert damaged.read_bytes() == b"no store"
@@ -358,7 +367,7 @@ def test_a_text_in_the_place_of_a_command_is_an_entry_of_the_journal(run: Run) -
     assert '`mcp-state journal append "…"`' in run("journal", "long " * 40).stderr
 
 
-def test_a_name_that_is_nearly_right_is_told(walked: tuple[Path, str], run: Run) -> None:
+def test_a_name_that_is_nearly_right_is_told(walked: tuple[Path, dict[str, str]], run: Run) -> None:
     for words, near in {
         "thread get improt": "no thread 'improt'; there is 'import'. ",
         "facts show frday": "no fact 'frday'; there is 'friday'. ",

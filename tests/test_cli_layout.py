@@ -163,6 +163,8 @@ def shapes(run: Run, directory: Path, clock: FakeClock) -> dict[str, list[str]]:
         value = json.loads(result.stdout)
         if words[:2] == ("handoff", "create"):
             guide.listen(f"offered as {value['handoff']['key']}")
+        if words[:2] == ("token", "create"):
+            guide.listen(value["secret"])
         keys = {key for key in keys_of(value) if key and not LEFT_OUT.search(key)}
         found.setdefault(leaf(list(words)), set()).update(keys)
     return {command: sorted(keys) for command, keys in sorted(found.items())}

@@ -10,20 +10,18 @@ from __future__ import annotations
 import os
 import random
 import re
-import sqlite3
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from carrying import store_at
 from conftest import START, Call, Connect, FakeClock, text_of
-from long_runs import contradictions
 from mcp import Client
+from peeking import Plain, plain
 from test_kill import seeded
+from whole_stores import Stores, contradictions
 
 from mcp_state.api import State
 from mcp_state.errors import (
@@ -108,7 +106,7 @@ class Jumping:
         self,
         agents: list[State],
         clock: FakeClock,
-        store: sqlite3.Connection,
+        store: Plain,
         rng: random.Random,
     ) -> None:
         self.agents, self.clock, self.store, self.rng = agents, clock, store, rng
@@ -278,22 +276,22 @@ def deeds(jumping: Jumping) -> Iterator[Deed]:
     "rounds", [pytest.param(60 if SOAK else 1, id="soak" if SOAK else "slice")]
 )
 async def test_a_clock_that_jumps_about_confuses_nothing_that_is_stored_or_told(
-    rounds: int, tmp_path: Path, connect: Connect, clock: FakeClock
+    rounds: int, stores: Stores, connect: Connect, clock: FakeClock
 ) -> None:
     for turn in range(rounds):
-        path = tmp_path / f"{turn}" / "state.db"
+        path = stores / f"{turn}.db"
         clock.time = START
         with seeded(SEED + turn) as rng:
-            async with connect(db=str(path), toolset="all", session="s4") as client:
+            async with connect(db=path, toolset="all", session="s4") as client:
                 await jump_about(path, clock, rng, client)
 
 
-async def jump_about(path: Path, clock: FakeClock, rng: random.Random, client: Client) -> None:
+async def jump_about(path: str, clock: FakeClock, rng: random.Random, client: Client) -> None:
     async with store_at(path, clock) as one, store_at(path, clock) as two:
         agents = [one.as_("codex", "s1"), one.as_("codex", "s2"), two.as_("claude", "s3")]
         await begin(agents[0])
-        with closing(sqlite3.connect(path)) as plain:
-            jumping = Jumping(agents, clock, plain, rng)
+        with plain(path) as store:
+            jumping = Jumping(agents, clock, store, rng)
             jumping.look()
             every = list(deeds(jumping))
             for number in range(100):
@@ -308,7 +306,7 @@ async def jump_about(path: Path, clock: FakeClock, rng: random.Random, client: C
                     text = text_of(answer)
                     assert not answer.is_error, text
                     assert not NONSENSE.search(text), text
-    assert contradictions(str(path)) == []
+    assert contradictions(path) == []
 
 
 async def begin(agent: State) -> None:

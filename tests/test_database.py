@@ -317,7 +317,7 @@ async def test_who_has_begun_is_not_too_late(open_state: Open, path: str, clock:
         writing = asyncio.create_task(
             database.write(Caller("acme", "argument", Actor("codex")), gate.body)
         )
-        await asyncio.sleep(0)
+        await stands_in_line(path)
     await entered(gate)
     await asyncio.wait([writing], timeout=0.1)
     gate.go_on.set()

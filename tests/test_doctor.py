@@ -77,7 +77,7 @@ async def test_a_healthy_store_gives_no_finding_and_its_counts(tmp_path: Path) -
         exists=True,
         size=path.stat().st_size,
         wal_size=0,
-        schema=3,
+        schema=4,
         journal_mode="WAL",
         journal_reason=f"file system {kind}: a write-ahead log works there",
         permissions=f"0700 {tmp_path.name}, 0600 state.db, 0600 state.db-queue",
@@ -666,7 +666,7 @@ async def test_another_schema_is_mentioned(tmp_path: Path) -> None:
     with plain(path) as connection:
         connection.execute("PRAGMA user_version = 9")
     assert await diagnosis(path) == [
-        Finding("warning", "its schema is 9, ours is 3", "Upgrade mcp-state to look deeper.")
+        Finding("warning", "its schema is 9, ours is 4", "Upgrade mcp-state to look deeper.")
     ]
     with plain(path) as connection:
         connection.execute("UPDATE store SET min_reader = 8")

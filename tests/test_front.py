@@ -61,9 +61,7 @@ def meta(**more: Any) -> Message:
 
 
 LISTEN = request(
-    "subscriptions/listen",
-    "subscriptions/listen",
-    meta() | {"notifications": {"toolsListChanged": True}},
+    "l", "subscriptions/listen", meta() | {"notifications": {"toolsListChanged": True}}
 )
 INITIALIZED: Message = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 ORIENT: Message = {"name": "orient", "arguments": {}}
@@ -101,6 +99,7 @@ OPENINGS: dict[str, list[Message]] = {
         request("d", "server/discover", meta()),
         request(2, "tools/list", meta()),
         LISTEN,
+        request(3, "prompts/list", meta()),
     ],
     "claude of the handshake": [
         {
@@ -169,7 +168,7 @@ def answers_of(toolset: str) -> dict[str, dict[str, Any]]:
     said = {
         "handshake": [initialize(request_id="initialize"), INITIALIZED]
         + [request(method, method) for method in (*LISTS, "ping")],
-        "stateless": [*(request(method, method, meta()) for method in moves), LISTEN],
+        "stateless": [request(method, method, meta()) for method in moves],
     }
     found: dict[str, dict[str, Any]] = {}
     for generation, messages in said.items():
@@ -213,7 +212,7 @@ def written(value: dict[str, Any]) -> str:
 @pytest.mark.parametrize("version", [*HANDSHAKES, STATELESS])
 def test_all_moves_are_answered_as_the_sdk_answers_them(toolset: str, version: str) -> None:
     if version == STATELESS:
-        said = lines([*(request(m, m, meta()) for m in ("server/discover", *LISTS)), LISTEN])
+        said = lines([request(m, m, meta()) for m in ("server/discover", *LISTS)])
     else:
         said = lines([initialize(version), INITIALIZED, *(request(m, m) for m in (*LISTS, "ping"))])
     one = fresh(toolset)
@@ -229,7 +228,7 @@ def test_all_moves_are_answered_as_the_sdk_answers_them(toolset: str, version: s
 @pytest.mark.parametrize("client", OPENINGS)
 async def test_what_clients_open_with_is_answered_but_for_the_calls(client: str) -> None:
     calls = [m for m in OPENINGS[client] if m["method"] == "tools/call"]
-    moves = [m["id"] for m in OPENINGS[client] if "id" in m and m not in calls]
+    moves = [m["id"] for m in OPENINGS[client] if "id" in m and m not in (*calls, LISTEN)]
     one = fresh()
 
     answered = [json.loads(line)["id"] for line in one.take(lines(OPENINGS[client])).splitlines()]
@@ -244,12 +243,18 @@ async def test_the_answers_are_the_same_wherever_the_sdk_takes_over(client: str)
     said = lines(OPENINGS[client])
     ends = [i for i, byte in enumerate(said) if byte == ord("\n")]
     moments = {m for end in ends for m in (end, end + 1, end + 2)} | set(range(0, len(said), 311))
-    expected = await sdk(Opening(), said)
-    assert expected.count(b"\n") == sum("id" in message for message in OPENINGS[client])
+    expected = (await sdk(Opening(), said)).splitlines()
+    acknowledged = LISTEN in OPENINGS[client]
+    owed = sum("id" in message for message in OPENINGS[client])
+    assert len(expected) == owed + acknowledged
 
     for moment in sorted(moments):
         by_front, by_sdk = await handed_over(said, moment)
-        assert by_front + by_sdk == expected, moment
+        answers = (by_front + by_sdk).splitlines()
+        if acknowledged:  # what is asked after it may be answered before
+            assert sorted(answers) == sorted(expected), moment
+        else:
+            assert answers == expected, moment
 
 
 @pytest.mark.parametrize("client", OPENINGS)
@@ -275,10 +280,8 @@ LEFT_TO_THE_SDK: dict[str, bytes] = {
     "a page": lines([initialize(), INITIALIZED, request(1, "tools/list", {"cursor": "x"})]),
     "an unknown notification": lines([{"jsonrpc": "2.0", "method": "notifications/nonsense"}]),
     "an unknown method": lines([request(1, "nonsense", meta())]),
-    "subscriptions to nothing": lines([request(1, "subscriptions/listen", meta())]),
-    "odd subscriptions": lines(
-        [request(1, "subscriptions/listen", meta() | {"notifications": {"toolsListChanged": 1}})]
-    ),
+    "a subscription first": lines([LISTEN]),
+    "a subscription with a handshake": lines([initialize(), INITIALIZED, LISTEN]),
     "an id twice": lines([request(1, "tools/list", meta()), request(1, "tools/list", meta())]),
     "an id that is null": lines([request(None, "tools/list", meta())]),
     "an id that is a fraction": lines([request(1.5, "tools/list", meta())]),
@@ -436,6 +439,55 @@ def test_the_lists_do_not_wait_for_the_sdk(path: str) -> None:
     assert "new here" in late["result"]["content"][0]["text"]
     assert again["result"] == early[1]["result"]
     assert (rest, complaints, server.process.returncode) == (b"", b"", 0)
+
+
+def test_the_lists_do_not_wait_for_a_subscription_before_them(path: str) -> None:
+    wanted = {"notifications": {"resourceSubscriptions": ["state://journal"]}}
+    server = Held(path)
+    server.say(
+        [
+            request("d", "server/discover", meta()),
+            request("l", "subscriptions/listen", meta() | wanted),
+            request(1, "tools/list", meta()),
+        ]
+    )
+    early = server.answers(2)
+    server.go_on()
+    (acknowledged,) = server.answers(1)
+    entry: Message = {"name": "journal_append", "arguments": {"text": "x"}}
+    server.say([request(2, "tools/call", entry | meta())])
+    late = server.answers(2)
+    rest, complaints = server.end()
+
+    assert [answer["id"] for answer in early] == ["d", 1]
+    assert acknowledged["params"]["notifications"] == wanted["notifications"]
+    assert sorted(one.get("method", "") for one in late) == ["", "notifications/resources/updated"]
+    assert (json.loads(rest)["id"], complaints, server.process.returncode) == ("l", b"", 0)
+
+
+def test_one_subscription_is_kept_and_no_more() -> None:
+    one = fresh()
+    second = lines([{**LISTEN, "id": 2}])
+
+    one.take(lines([request("d", "server/discover", meta()), LISTEN]) + second)
+
+    assert not one.listens
+    assert one.opening.rest == second
+
+
+SUBSCRIPTIONS_THAT_ARE_NONE: list[Any] = [{}, {"notifications": []}, {"notifications": {}, "x": 1}]
+
+
+@pytest.mark.parametrize("params", SUBSCRIPTIONS_THAT_ARE_NONE)
+async def test_a_subscription_is_judged_by_the_sdk_whatever_it_says(params: Message) -> None:
+    said = lines([request("d", "server/discover", meta()), request(1, front.LISTEN, params)])
+    one = fresh()
+
+    by_front = one.take(said)
+
+    assert by_front.count(b"\n") == 1
+    alone = await sdk(Opening(), said)
+    assert by_front + await sdk(one.opening, b"", as_served=True) == alone
 
 
 def test_a_client_that_leaves_early_is_still_answered(path: str) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from typing import Any
 
 import pytest
 from conftest import Call, FakeClock, Open
+from peeking import Refused, plain
 
 from mcp_state.api import State
 from mcp_state.errors import (
@@ -273,17 +273,18 @@ async def test_order_is_by_number_even_when_the_clock_goes_back(
 
 async def test_events_are_final_even_for_plain_sql(state: State, path: str) -> None:
     await state.journal.append("x")
-    store = sqlite3.connect(path)
-    with pytest.raises(sqlite3.IntegrityError, match="events are never changed"):
-        store.execute("UPDATE events SET summary = 'y'")
-    with pytest.raises(sqlite3.IntegrityError, match="events are never deleted"):
-        store.execute("DELETE FROM events")
-    with pytest.raises(sqlite3.IntegrityError, match="event numbers have no gaps"):
-        store.execute(
-            "INSERT INTO events SELECT project, 7, at, actor, run, kind, name, operation, summary,"
-            " version, row FROM events"
-        )
-    store.close()
+    with plain(path) as store:
+        for statement, why in (
+            ("UPDATE events SET summary = 'y'", "events are never changed"),
+            ("DELETE FROM events", "events are never deleted"),
+            (
+                "INSERT INTO events SELECT project, 7, at, actor, run, kind, name, operation, "
+                "summary, version, row FROM events",
+                "event numbers have no gaps",
+            ),
+        ):
+            with pytest.raises(Refused, match=why):
+                store.execute(statement)
 
 
 async def test_nothing_of_one_project_shows_in_another(open_state: Open) -> None:

@@ -31,12 +31,15 @@ LAYERS = (
     ("orient",),
     ("hooks",),
     ("api",),
+    ("live",),
     ("foreign", "web"),
     ("tools",),
     ("toolset",),
     ("transport",),
     ("apps",),
+    ("subscriptions",),
     ("server",),
+    ("http",),
     ("cli", "__main__"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

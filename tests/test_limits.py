@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from pathlib import Path
 
 import pytest
 from conftest import FakeClock
@@ -18,7 +17,6 @@ LINE = "one word after the other " * 8
 
 @pytest.fixture
 async def state(path: str, clock: FakeClock) -> AsyncGenerator[State]:
-    Path(path).parent.mkdir()
     limits = Limits(text=60)
     async with open_store(path, project="acme", clock=clock, limits=limits) as state:
         yield state

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from typing import Any
 
 import pytest
 from conftest import Call, Connect, FakeClock, Open, text_of
 from mcp import Client
+from peeking import Refused, plain
 
 from mcp_state.api import State
 from mcp_state.errors import BadArgument, Conflict, Locked, NotFound, OverLimit, VersionConflict
@@ -83,13 +83,13 @@ async def test_a_thousand_large_blocks_stay_in_one_short_answer_that_says_what_i
     call: Call, state: State, path: str
 ) -> None:
     await state.memory.set("first", "v" * 4096)
-    with sqlite3.connect(path) as store:  # a thousand commits would only be slow
-        store.executemany(
-            "INSERT INTO memory SELECT project, run, ?1, ?1, value, version, changed, changed_at,"
-            " changed_by, expires_at, locked FROM memory WHERE name = 'first'",
-            [(f"block-{number:04}",) for number in range(1, 1000)],
+    with plain(path) as store:  # a thousand calls would only be slow
+        store.execute(
+            "WITH RECURSIVE n (i) AS (SELECT 10001 UNION ALL SELECT i + 1 FROM n WHERE i < 10999) "
+            "INSERT INTO memory SELECT project, run, 'block-' || substr('' || i, 2), "
+            "'block-' || substr('' || i, 2), value, version,"
+            " changed, changed_at, changed_by, expires_at, locked FROM memory, n"
         )
-    store.close()
 
     text = await call("memory_get")
 
@@ -151,14 +151,12 @@ async def test_even_plain_sql_cannot_use_a_version_twice_or_remove_a_block(
     state: State, path: str
 ) -> None:
     await state.memory.set("plan", "one")
-    store = sqlite3.connect(path)
+    with plain(path) as store:
+        with pytest.raises(Refused, match="a new value needs a new version"):
+            store.execute("UPDATE memory SET value = 'other'")
+        with pytest.raises(Refused, match="a deleted block keeps its row"):
+            store.execute("DELETE FROM memory")
 
-    with pytest.raises(sqlite3.IntegrityError, match="a new value needs a new version"):
-        store.execute("UPDATE memory SET value = 'other'")
-    with pytest.raises(sqlite3.IntegrityError, match="a deleted block keeps its row"):
-        store.execute("DELETE FROM memory")
-
-    store.close()
     assert await value_of(state, "plan") == "one"
 
 
@@ -305,10 +303,8 @@ async def test_what_is_already_over_the_limit_stays_readable_and_can_be_shortene
     connect: Connect, state: State, path: str
 ) -> None:
     await state.memory.set("plan", "x")
-    store = sqlite3.connect(path)
-    store.execute("UPDATE memory SET value = ?, version = 2", ("y" * 5000,))
-    store.commit()
-    store.close()
+    with plain(path) as store:
+        store.execute("UPDATE memory SET value = ?, version = 2", ("y" * 5000,))
 
     block = await state.memory.get("plan")
     assert isinstance(block, MemoryBlock)

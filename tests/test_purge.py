@@ -529,6 +529,7 @@ session_runs session run
 steps run name shown input result outcome
 store
 threads name shown title next_action waiting_on check evidence note places
+tokens agent
 """
 
 

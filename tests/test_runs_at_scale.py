@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 from conftest import START, FakeClock
-from long_runs import attempt, contradictions, plain, rows
+from long_runs import attempt, contradictions
+from peeking import plain, rows
 
 from mcp_state import render_runs
 from mcp_state.api import State, open_store

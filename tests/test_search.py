@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import sqlite3
 import unicodedata
 
 import pytest
 from conftest import Call, FakeClock, Open
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from peeking import plain
 
 from mcp_state.api import State
 from mcp_state.errors import BadArgument
@@ -327,16 +327,13 @@ async def test_more_than_2000_matches_are_said_to_be_capped_and_the_newest_ranke
     call: Call, state: State, path: str
 ) -> None:
     await state.journal.append("common word")
-    store = sqlite3.connect(path)
-    store.executescript(
-        """
-        WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
-        INSERT INTO documents (id, project, kind, name, shown, seq, uses, text, short)
-        SELECT id + i, project, kind, 'x' || i, 'x' || i, seq, uses, text, short
-        FROM documents, n;
-        """
-    )
-    store.close()
+    with plain(path) as store:
+        store.execute("""
+            WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
+            INSERT INTO documents (id, project, kind, name, shown, seq, uses, text, short)
+            SELECT id + i, project, kind, 'x' || i, 'x' || i, seq, uses, text, short
+            FROM documents, n
+        """)
     page = await state.search.find("common")
     assert (page.matches, page.capped, len(page.hits)) == (2000, True, 10)
     assert (await call("search", query="word")).splitlines()[0] == (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sqlite3
 
 import pytest
 from conftest import START, Call, FakeClock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from long_runs import attempt, plain, rows, scope, summaries
+from long_runs import attempt, scope, summaries
+from peeking import Refused, plain, rows
 
 from mcp_state.api import State
 from mcp_state.errors import (
@@ -733,6 +733,6 @@ async def test_sql_itself_keeps_the_outcome_of_an_attempt_and_every_step(
     }
     with plain(path) as connection:
         for statement, refusal in statements.items():
-            with pytest.raises(sqlite3.IntegrityError, match=refusal):
+            with pytest.raises(Refused, match=refusal):
                 connection.execute(statement)
     assert rows(path, "SELECT * FROM attempts") == before

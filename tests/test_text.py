@@ -13,10 +13,12 @@ import pytest
 from conftest import Call, Connect, text_of
 from hypothesis import given
 from hypothesis import strategies as st
+from whole_stores import everything
 
 from mcp_state.api import State
 from mcp_state.errors import BadArgument, SecretRefused
 from mcp_state.models import MemoryBlock, Place
+from mcp_state.settings import is_address
 from mcp_state.store.text import clean, credential_in, fold, one_line, tidy_name
 from mcp_state.times import duration
 
@@ -132,6 +134,9 @@ def _offset(secret: str) -> int:
 
 
 def stored_bytes(path: str) -> bytes:
+    """All that a store keeps: the bytes of its files, or the rows of its tables."""
+    if is_address(path):
+        return "".join(everything(path)).encode()
     return b"".join(Path(file).read_bytes() for file in glob.glob(path + "*"))
 
 

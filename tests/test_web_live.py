@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -15,12 +15,12 @@ from conftest import Open
 
 from mcp_state.api import State
 from mcp_state.errors import StoreBusy
+from mcp_state.live import Live
 from mcp_state.models import Actor, Caller
 from mcp_state.settings import Settings
-from mcp_state.store.database import Database, open_database
-from mcp_state.store.transaction import Reading
+from mcp_state.store.database import open_database
 from mcp_state.web import live
-from mcp_state.web.live import Live
+from mcp_state.web.live import events
 
 PROGRAM = str(Path(sys.executable).with_name("mcp-state"))
 
@@ -35,20 +35,6 @@ def no_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
 async def page(settings: Settings) -> AsyncGenerator[Browser]:
     async with browsing(settings) as browser:
         yield browser
-
-
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The projects that were asked for, of any read, in order."""
-    seen: list[str] = []
-    read = Database.read
-
-    async def spy(self: Database, caller: Caller, body: Callable[[Reading], object]) -> object:
-        seen.append(caller.project)
-        return await read(self, caller, body)
-
-    monkeypatch.setattr(Database, "read", spy)
-    return seen
 
 
 async def elsewhere(path: str, *words: str, project: str = "") -> None:
@@ -127,45 +113,18 @@ async def test_a_line_tells_now_and_then_that_the_connection_is_there(
             await stream.readuntil(b": still here\n\n")
 
 
-async def test_one_watcher_looks_for_all_who_listen_and_none_for_nobody(
-    path: str, mine: State, reads: list[str]
-) -> None:
-    await mine.journal.append("one")
-    database = open_database(path)
-    watched = Live(database)
-    before = asyncio.all_tasks()
-
-    streams = [watched.events(Caller("acme", "", Actor("person"))) for _ in range(5)]
-    assert not watched.is_watching
-    told = [await anext(stream) for stream in streams]
-    assert told == [b'event: change\ndata: {"event":1}\n\n'] * 5
-    (watcher,) = asyncio.all_tasks() - before
-    await asyncio.sleep(0)  # the watcher's first look
-    for stream in streams[1:]:
-        await stream.aclose()
-    assert watched.is_watching and not watcher.done()
-
-    await streams[0].aclose()
-
-    assert not watched.is_watching
-    await asyncio.wait([watcher], timeout=20)
-    assert watcher.cancelled() and asyncio.all_tasks() == before
-    assert set(reads) == {"acme", ""}
-    await database.aclose()
-
-
 async def test_a_page_that_was_closed_is_forgotten(
     page: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = asyncio.Event()
-    leave = Live._leave  # pyright: ignore[reportPrivateUsage]
+    rest = Live._rest  # pyright: ignore[reportPrivateUsage]
 
-    def spy(self: Live, woken: asyncio.Event) -> None:
-        leave(self, woken)
+    def spy(self: Live) -> None:
+        rest(self)
         if not self.is_watching:
             left.set()
 
-    monkeypatch.setattr(Live, "_leave", spy)
+    monkeypatch.setattr(Live, "_rest", spy)
     async with page.listening() as stream:
         await next_event(stream)
         assert not left.is_set()
@@ -193,11 +152,11 @@ async def test_a_bounded_number_listens(page: Browser, monkeypatch: pytest.Monke
 async def test_the_bound_is_that_of_the_module(path: str) -> None:
     database = open_database(path)
     watched = Live(database)
-    streams = [watched.events(Caller("a", "", Actor("p"))) for _ in range(live.MOST_LISTENERS)]
+    streams = [events(watched, Caller("a", "", Actor("p"))) for _ in range(live.MOST_LISTENERS)]
     for stream in streams:
         await anext(stream)
     with pytest.raises(StoreBusy):
-        watched.events(Caller("a", "", Actor("p")))
+        events(watched, Caller("a", "", Actor("p")))
     for stream in streams:
         await stream.aclose()
     await database.aclose()
@@ -209,7 +168,7 @@ async def test_no_more_listen_if_all_come_at_once(
     monkeypatch.setattr(live, "MOST_LISTENERS", 2)
     database = open_database(path)
     watched = Live(database)
-    streams = [watched.events(Caller("a", "", Actor("p"))) for _ in range(5)]
+    streams = [events(watched, Caller("a", "", Actor("p"))) for _ in range(5)]
     told = [await anext(stream, b"over") for stream in streams]
     assert told == [b'event: change\ndata: {"event":0}\n\n'] * 2 + [b"over"] * 3
     for stream in streams:

@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from long_runs import rows
 from nasty import LINES, VALUES, mutated, some_json
+from peeking import rows
 from soaking import SOAK, seeded, some
 from wire import (
     HANDSHAKE,

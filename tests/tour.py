@@ -34,6 +34,7 @@ HOSTILE = (
 LOG = "".join(f"line {n}\n" for n in range(30))
 BLOB = f"b-{sha256(LOG.encode()).hexdigest()[:32]}"
 HANDOFF = "the key of the last handoff"
+TOKEN = "the id of the last token"
 FILE = "a new file"
 SAVED = "the file before"
 """Stand for what is known only while walking."""
@@ -150,7 +151,12 @@ WALK: Sequence[Sequence[str]] = (
     ("projects",),
     ("projects", "rename", "other", "another"),
     ("journal", "append", "written aside", "--project", "side"),
+    ("token", "list"),
+    ("token", "create", "--project", "acme", "--project", "side", "--agent", "codex"),
+    ("token", "create", "--every-project", "--toolset", "readonly", "--agent", WORD[:90]),
     ("projects", "merge", "side", "acme"),
+    ("token", "list"),
+    ("token", "revoke", TOKEN),
     ("orient",),
     ("orient", "--max-tokens", "300"),
     ("orient", "--max-tokens", "5000"),
@@ -234,6 +240,10 @@ REFUSALS: Sequence[Sequence[str]] = (
     ("orient", "--max-tokens", "1"),
     ("projects", "merge", "acme", "nobody"),
     ("export", FILE, "--handoff", "h-1"),
+    ("token", "create", "--agent", "codex"),
+    ("token", "create", "--project", "acme", "--agent", "codex", "--expires", "never"),
+    ("token", "revoke", TOKEN),
+    ("token", "revoke", "t-nothing"),
 )
 """What is refused after the walk, in whatever words."""
 
@@ -260,6 +270,7 @@ class Guide:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._handoff = "h-none"
+        self._token = "t-none"
         self._files = 0
 
     def words(self, words: Sequence[str]) -> list[str]:
@@ -269,15 +280,18 @@ class Guide:
         here = self._directory
         real = {
             HANDOFF: self._handoff,
+            TOKEN: self._token,
             FILE: str(here / f"{self._files}.out"),
             SAVED: str(here / f"{self._files}.out"),
         }
         return [real.get(word, word) for word in words]
 
     def listen(self, printed: str) -> None:
-        """Learn the key of a handoff that was offered."""
+        """Learn the key of a handoff that was offered, the id of a token that was made."""
         if offered := re.search(r"offered as\s+(h-\w+)", printed):
             self._handoff = offered[1]
+        if made := re.search(r"mcps_(t-[0-9a-z]+)_", printed):
+            self._token = made[1]
 
 
 def walk(invoke: Invoke, directory: Path) -> Iterator[tuple[Sequence[str], Result]]:

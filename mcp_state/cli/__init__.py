@@ -41,12 +41,14 @@ _COMMANDS: Mapping[str, str] = {
     "search": "lookup",
     "history": "lookup",
     "projects": "projects",
+    "token": "tokens",
     "export": "transfer",
     "import": "imports",
     "web": "web",
     "doctor": "upkeep",
     "backup": "upkeep",
     "restore": "upkeep",
+    "migrate-store": "migrate",
     "purge": "purge",
     "demo": "demo",
     "completion": "completion",
@@ -71,7 +73,8 @@ class _Main(Suggesting):
         if cmd_name not in _COMMANDS:
             return None
         module = importlib.import_module(f"mcp_state.cli.{_COMMANDS[cmd_name]}")
-        return getattr(module, f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name)
+        name = cmd_name.replace("-", "_")
+        return getattr(module, f"{name}_" if keyword.iskeyword(name) else name)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """The context of a call, with how wide its help may be."""

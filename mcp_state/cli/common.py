@@ -151,7 +151,7 @@ def read_settings(db: str, project: str, agent: str) -> Settings:
     source = "--db" if db else "MCP_STATE_DB"
     return Settings(
         db=store_path(db or env.get("MCP_STATE_DB", ""), directory, source),
-        project=_not_relative(project or env.get("MCP_STATE_PROJECT", ""), directory),
+        project=not_relative(project or env.get("MCP_STATE_PROJECT", ""), directory),
         agent=agent or env.get("MCP_STATE_AGENT", ""),
         directory=directory,
         client_directory=env.get("CLAUDE_PROJECT_DIR", ""),
@@ -160,7 +160,7 @@ def read_settings(db: str, project: str, agent: str) -> Settings:
     )
 
 
-def _not_relative(project: str, directory: str) -> str:
+def not_relative(project: str, directory: str) -> str:
     """`.` and `../other` are directories; any other word is a name."""
     if directory and re.match(r"\.\.?(/|$)", project):
         return os.path.normpath(os.path.join(directory, project))

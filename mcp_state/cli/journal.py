@@ -8,6 +8,7 @@ import select
 import signal
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TypedDict
 
 import click
@@ -30,6 +31,7 @@ from mcp_state.cli.common import (
 from mcp_state.cli.groups import Fallback
 from mcp_state.cli.output import print_json, print_note, print_text
 from mcp_state.errors import BadArgument, ProjectUnknown
+from mcp_state.live import Live
 from mcp_state.models import JournalEntry
 from mcp_state.store.text import fold, near_names
 
@@ -110,11 +112,15 @@ def tail(
 def _follow(options: Options, which: _Filter, limit: int, since: int | None) -> None:
     """Print entries until the reader leaves or a signal comes; both are a good end."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
         asyncio.run(_following(options, which, limit, since))
 
 
 async def _following(options: Options, which: _Filter, limit: int, since: int | None) -> None:
+    this = asyncio.current_task()
+    assert this is not None
+    with contextlib.suppress(NotImplementedError):  # Windows
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
     async with opened(options) as state:
         if not state.caller.project:
             raise ProjectUnknown.among(await known_projects(state))
@@ -123,19 +129,34 @@ async def _following(options: Options, which: _Filter, limit: int, since: int | 
             _print(page.entries, state, options.as_json)
             since = state.totals.event
         looked = state.database.clock.now()
-        while not _reader_left():
-            before, looked = looked, state.database.clock.now()
-            entries = (await state.journal.tail(since=since, limit=_PAGE, **which)).entries
-            if (event := state.totals.event) < since:
-                print_note(f"the store was put back to an earlier state, now at event {event}")
-                newest = await state.journal.tail(limit=_PAGE, **which)
-                entries = [entry for entry in newest.entries if entry.at >= before]
-            _print(entries, state, options.as_json)
-            if len(entries) == _PAGE:
-                since = entries[-1].seq
-            else:
-                since = state.totals.event
-                await asyncio.sleep(_PAUSE)
+        async with Live(state.database).listening(state.caller) as listener:
+            while not _reader_left():
+                try:
+                    async with asyncio.timeout(_PAUSE):
+                        await listener.news()
+                except TimeoutError:
+                    continue
+                before, looked = looked, state.database.clock.now()
+                since = await _print_new(state, which, since, before, options)
+
+
+async def _print_new(
+    state: State, which: _Filter, since: int, looked: datetime, options: Options
+) -> int:
+    """Print what was written after an event; returns the newest event.
+
+    In a store that was put back meanwhile, print what was written since it was `looked` at.
+    """
+    while True:
+        entries = (await state.journal.tail(since=since, limit=_PAGE, **which)).entries
+        if (event := state.totals.event) < since:
+            print_note(f"the store was put back to an earlier state, now at event {event}")
+            newest = await state.journal.tail(limit=_PAGE, **which)
+            entries = [entry for entry in newest.entries if entry.at >= looked]
+        _print(entries, state, options.as_json)
+        if len(entries) < _PAGE or event < since:
+            return state.totals.event
+        since = entries[-1].seq
 
 
 def _print(entries: Sequence[JournalEntry], state: State, as_json: bool) -> None:

@@ -17,8 +17,10 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         *("thread", "memory", "objective", "facts", "runs", "blob"),
     ),
     "Hand it over": ("handoff", "export", "import"),
-    "Connect agents": ("install", "uninstall", "hook", "serve", "demo"),
-    "Look after the store": (*("projects", "doctor", "backup", "restore", "purge", "completion"),),
+    "Connect agents": ("install", "uninstall", "hook", "serve", "token", "demo"),
+    "Look after the store": (
+        *("projects", "doctor", "backup", "restore", "migrate-store", "purge", "completion"),
+    ),
 }
 EXAMPLES = """\
 mcp-state orient

@@ -65,12 +65,15 @@ def print_json(value: Any, indent: int | None = 2) -> None:
 
 def print_note(text: str) -> None:
     """Something to know that is no part of the answer."""
-    click.echo(f"note: {safe(text)}", err=True)
+    _print_beside(f"note: {safe(text)}")
 
 
 def complain(problem: StateError) -> None:
     """Say in one line of stderr what was refused."""
-    text = safe(clean(f"error: {problem}")[0])
+    _print_beside(safe(clean(f"error: {problem}")[0]))
+
+
+def _print_beside(text: str) -> None:
     if sys.stderr.isatty():
         from mcp_state.cli import terminal
 

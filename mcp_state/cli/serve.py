@@ -1,4 +1,4 @@
-"""`mcp-state serve`: the MCP server on stdin and stdout."""
+"""`mcp-state serve`: the MCP server, on stdin and stdout for one client, over HTTP for many."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ import click
 from mcp_state.calls import spoken
 from mcp_state.cli.common import Options, store_options
 from mcp_state.cli.groups import Documented
+from mcp_state.errors import BadArgument
+from mcp_state.settings import Settings
+
+ADDRESS = "127.0.0.1:8765"
+"""Where --http listens if it does not say."""
 
 
 @click.command(
@@ -19,6 +24,8 @@ from mcp_state.cli.groups import Documented
     epilog="""
     mcp-state serve --agent codex
     mcp-state serve --toolset readonly --project my-work
+    mcp-state serve --http
+    mcp-state serve --http --behind-proxy --allow-host state.example.com
     """,
 )
 @click.option("--toolset", default="coding", show_default=True, help="Name, or path of a .toml.")
@@ -28,9 +35,27 @@ from mcp_state.cli.groups import Documented
 @click.option("--structured", is_flag=True, help="Add structured content, for programs.")
 @click.option("--trace", is_flag=True, help="Keep with a run what it read and was told.")
 @click.option("--allow-secrets", is_flag=True, help="Store what looks like a credential.")
+@click.option(
+    "--http",
+    is_flag=False,
+    flag_value=ADDRESS,
+    metavar="[HOST:PORT]",
+    help=f"Serve many clients over HTTP instead. [{ADDRESS}]",
+)
+@click.option("--tls-cert", default="", metavar="FILE", help="Certificate chain, PEM.")
+@click.option("--tls-key", default="", metavar="FILE", help="Its key, PEM.")
+@click.option("--behind-proxy", is_flag=True, help="A proxy in front speaks TLS with the clients.")
+@click.option(
+    "--allow-host", multiple=True, metavar="NAME", help="What clients may call it; repeatable."
+)
 @store_options("db", "project", "agent")
 def serve(
     options: Options,
+    http: str | None,
+    tls_cert: str,
+    tls_key: str,
+    behind_proxy: bool,
+    allow_host: tuple[str, ...],
     toolset: str,
     tools: str,
     exclude: str,
@@ -39,11 +64,13 @@ def serve(
     trace: bool,
     allow_secrets: bool,
 ) -> None:
-    """Serve one MCP client over stdin and stdout, until it leaves."""
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="mcp-state: %(message)s")
-    from mcp_state.server import create_server
-    from mcp_state.transport import serve_stdio
+    """Serve one MCP client over stdin and stdout, until it leaves; with --http, many over HTTP.
 
+    Over HTTP, whoever is on this machine needs no token. At any other address every client needs
+    one (`mcp-state token create`), and TLS is needed too: --tls-cert and --tls-key, or a proxy in
+    front.
+    """
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="mcp-state: %(message)s")
     settings = replace(
         options.settings,
         toolset=toolset,
@@ -54,9 +81,42 @@ def serve(
         trace=trace,
         allow_secrets=allow_secrets,
     )
+    given = {"--tls-cert": tls_cert, "--tls-key": tls_key, "--allow-host": allow_host}
+    if http is not None:
+        _serve_http(settings, http, tls_cert, tls_key, behind_proxy, allow_host)
+        return
+    for option, value in {**given, "--behind-proxy": behind_proxy}.items():
+        if value:
+            raise BadArgument(f"{option} is for --http", "Give --http too, or leave it out.")
+    from mcp_state.server import create_server
+    from mcp_state.transport import serve_stdio
+
     opening = click.get_current_context().obj  # what `__main__` answered while all was imported
     with spoken("tools"):
         asyncio.run(serve_stdio(create_server(settings), opening=opening))
+
+
+def _serve_http(
+    settings: Settings,
+    address: str,
+    tls_cert: str,
+    tls_key: str,
+    behind_proxy: bool,
+    names: tuple[str, ...],
+) -> None:
+    from mcp_state.http import serving
+
+    door = serving.door(
+        address, tls_cert=tls_cert, tls_key=tls_key, behind_proxy=behind_proxy, names=names
+    )
+
+    def ready(url: str) -> None:
+        click.echo(f"mcp-state: listening at {url}", err=True)
+
+    # The clients are elsewhere: where this process was started says nothing of them.
+    settings = replace(settings, directory="", client_directory="", session="")
+    with spoken("tools"):
+        asyncio.run(serving.serve(settings, door, ready))
 
 
 def _names(text: str) -> tuple[str, ...]:

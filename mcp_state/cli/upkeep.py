@@ -44,9 +44,13 @@ def _told(report: Report, verbose: bool) -> Iterator[str]:
     if report.exists:
         wal = f" and {report.wal_size:,} in its -wal" if report.wal_size else ""
         yield f"size     {report.size:,} bytes{wal}, {render.plural(report.changes, 'change')}"
-        yield f"schema   {report.schema}, journal {report.journal_mode or 'unknown'}"
-        yield f"files    {report.permissions or 'unknown permissions'}"
-    yield f"disk     {report.journal_reason}"
+        mode = "" if report.server else f", journal {report.journal_mode or 'unknown'}"
+        yield f"schema   {report.schema}{mode}"
+        if not report.server:
+            yield f"files    {report.permissions or 'unknown permissions'}"
+    elif report.server:
+        yield "schema   none yet: the first write makes it"
+    yield f"server   {report.server}" if report.server else f"disk     {report.journal_reason}"
     if report.writer is not None:
         command = render.one_line(report.writer.command) or "unknown"
         yield f"writing  process {report.writer.pid}: {command}"

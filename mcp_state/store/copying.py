@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from mcp_state.errors import Conflict, NotFound, StoreDamaged
 from mcp_state.models import Actor, Caller
 from mcp_state.record import record
-from mcp_state.settings import is_address
+from mcp_state.settings import is_address, shown_address
 from mcp_state.store import opening
 from mcp_state.store.database import Database
 from mcp_state.store.refusals import refused
@@ -55,6 +55,16 @@ class Copied:
     table: str
     rows: int
     sha256: str
+
+
+@record
+class Migrated:
+    """What was copied, and from where to where; `events` are those of all projects."""
+
+    source: str
+    target: str
+    events: int
+    tables: Sequence[Copied]
 
 
 class Sink(Protocol):
@@ -95,9 +105,7 @@ def _table(name: str, columns: Iterable[Sequence[Any]]) -> Table:
     return Table(name, [column[1] for column in described], [column for _, column in key])
 
 
-async def copy_store(
-    source: Database, target: str, progress: Progress | None = None
-) -> Sequence[Copied]:
+async def copy_store(source: Database, target: str, progress: Progress | None = None) -> Migrated:
     """Copy all of a store into a new one; other writers of the source are not kept waiting.
 
     Args:
@@ -115,14 +123,16 @@ async def copy_store(
         StateError: what either of them refused.
     """
 
-    def copy(tx: Reading) -> Sequence[Copied]:
+    def copy(tx: Reading) -> Migrated:
         made = tx.one(_MADE)
         if made is None:
             raise NotFound(f"there is no store at {source.path}", "Nothing was done.")
+        events: int = tx.scalar(_COUNT)
         with _sink(target) as sink:
             copied = _copy_rows(tx, sink, progress or (lambda done, of: None))
-            sink.finish(made["min_reader"], made["created_at"], tx.scalar(_COUNT))
-        return copied
+            sink.finish(made["min_reader"], made["created_at"], events)
+        shown = shown_address(target) if is_address(target) else target
+        return Migrated(source.path, shown, events, copied)
 
     return await asyncio.to_thread(
         lambda: asyncio.run(source.read(NOBODY, copy, every_project=True))
@@ -217,8 +227,3 @@ class _File:
         self._connection.execute(
             "INSERT INTO store VALUES (1, ?, ?, ?)", (min_reader, changes, created_at)
         )
-
-
-def names(copied: Sequence[Copied]) -> Mapping[str, int]:
-    """The numbers of rows, by table."""
-    return {one.table: one.rows for one in copied}

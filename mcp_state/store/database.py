@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from mcp_state.errors import BadArgument
@@ -83,6 +83,16 @@ class Database(ABC):
         """
 
     @abstractmethod
+    def changes(self) -> AsyncGenerator[None]:
+        """Tell of what anybody commits, this process or another, until it or the store is closed.
+
+        It yields once at the beginning and then after every change; several may be told as one,
+        none is missed: what was committed after it yielded makes it yield again. It never raises:
+        that the store can't be read any more, or can again, is a change, and who looks is told.
+        As long as nobody listens, it costs nothing.
+        """
+
+    @abstractmethod
     async def maintain(self, statement: str) -> None:
         """Run one statement that is a transaction of its own and changes no row, such as VACUUM.
 
@@ -105,7 +115,10 @@ class Database(ABC):
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Close what is open, after what it is doing. The store can be used again."""
+        """Close what is open, after what it is doing; who listens to changes is let go.
+
+        The store can be used again.
+        """
 
 
 def open_database(

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from mcp_state.errors import StateError, StoreDamaged
 from mcp_state.models import Totals
 from mcp_state.record import record
+from mcp_state.settings import is_address
 from mcp_state.store import opening
 from mcp_state.store.consistency import MORE_ROOM, RESTORE, Finding, Severity, inspect
 from mcp_state.store.queue import noted_changes
@@ -50,6 +51,7 @@ class Report:
 
     path: str
     exists: bool = False
+    server: str = ""
     size: int = 0
     wal_size: int = 0
     schema: int = 0
@@ -88,7 +90,16 @@ async def examine(path: str, *, clock: Clock | None = None) -> Report:
     Meant for a process of its own: without a -wal it reads the main file directly, which frees
     the locks of a SQLite connection that the same process may have on it.
     """
+    if is_address(path):
+        from mcp_state.store.postgres.doctor import examine_server
+
+        return await examine_server(path, clock or Clock())
     return await asyncio.to_thread(_examine, path, clock or Clock())
+
+
+def projects_of(connection: sqlite3.Connection) -> Sequence[Totals]:
+    """The counts of all projects, those that changed most at first."""
+    return [totals_of(row) for row in connection.execute(_PROJECTS)]
 
 
 def _examine(path: str, clock: Clock) -> Report:
@@ -289,7 +300,7 @@ def _look_inside(report: Report, wal: Wal, copy: str, noted: int, clock: Clock) 
             (report.changes,) = connection.execute("SELECT changes FROM store").fetchone()
             connection.row_factory = sqlite3.Row
             if report.schema >= len(opening.migrations()):  # an older one has other columns
-                report.projects = [totals_of(row) for row in connection.execute(_PROJECTS)]
+                report.projects = projects_of(connection)
         except StateError as problem:
             report.add_refusal(problem)
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mcp_state.calls import meant
 from mcp_state.errors import BadArgument
-from mcp_state.models import Event, EventPage
+from mcp_state.models import Caller, Event, EventPage
 from mcp_state.store.noun import Noun, reads
 from mcp_state.store.text import fold, within
 from mcp_state.store.transaction import Reading, event_of
@@ -71,6 +71,16 @@ _CHANGES = """
             AND kind <> 'trace' AND operation NOT IN ('fall', 'due')
         LIMIT 1000
     )
+"""
+_STANDING = "SELECT last_event FROM projects WHERE id = :id"
+_TOUCHED = """
+    SELECT DISTINCT kind, name FROM events
+    WHERE project = :project AND seq > :since AND seq <= :upto
+        AND kind <> 'trace' AND operation <> 'refused'
+"""
+_REFUSED = """
+    SELECT 1 FROM events
+    WHERE project = :project AND seq > :since AND seq <= :upto AND operation = 'refused' LIMIT 1
 """
 _EXISTS = """
     SELECT 1 FROM events WHERE project = :project AND kind = :kind AND name = :name LIMIT 1
@@ -181,6 +191,27 @@ def last_events_of_run(tx: Reading, run: str, limit: int) -> tuple[list[Event], 
     params = {"name": run, "limit": limit, "since": 0}
     events = [event_of(row) for row in tx.all(_RUN_LAST, params)]
     return events[::-1], max(0, tx.scalar(_RUN_COUNT, params) - len(events))
+
+
+def standing(tx: Reading, caller: Caller) -> tuple[int, int]:
+    """The project of a caller, who need not be that of `tx`, and its last event; (0, 0) if none."""
+    project = tx.project_of(caller)
+    return project, tx.scalar(_STANDING, {"id": project}) or 0
+
+
+def touched(tx: Reading, since: int, upto: int) -> frozenset[tuple[str, str]] | None:
+    """The subjects (kind, folded name) of the events after `since` to `upto`, but for traces.
+
+    What was refused changed nothing: that something was, is one subject, `("refused", "")`. None
+    if it was the project itself that changed: it was purged, or has another name.
+    """
+    span = {"since": since, "upto": upto}
+    found = {(row["kind"], row["name"]) for row in tx.all(_TOUCHED, span)}
+    if any(kind == "project" for kind, _ in found):
+        return None
+    if tx.one(_REFUSED, span) is not None:
+        found.add(("refused", ""))
+    return frozenset(found)
 
 
 def count_of_run(tx: Reading, run: str, since: int) -> int:

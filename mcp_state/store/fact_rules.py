@@ -55,7 +55,8 @@ _COMES_DUE = "UPDATE facts SET recheck_at = :now WHERE project = :project AND na
 _THREADS = """
     SELECT shown, status FROM (
         SELECT DISTINCT project, thread FROM relies
-        WHERE project = :project AND fact IN (SELECT value FROM json_each(:facts)) LIMIT :limit
+        WHERE project = :project AND fact IN (SELECT value FROM json_each(:facts))
+        ORDER BY thread LIMIT :limit
     ) AS found JOIN threads ON threads.project = found.project AND threads.name = thread
     ORDER BY created
 """

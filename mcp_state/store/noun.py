@@ -43,6 +43,20 @@ def reads(
     return call
 
 
+def reads_across(
+    method: Callable[Concatenate[S, Reading, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """As `reads`, for what is about other projects than the caller's as well."""
+
+    @functools.wraps(method)
+    async def call(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.database.read(
+            self.caller, lambda tx: method(self, tx, *args, **kwargs), every_project=True
+        )
+
+    return call
+
+
 def writes(
     method: Callable[Concatenate[S, Writing, P], T],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:

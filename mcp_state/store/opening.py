@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 OLDEST_SQLITE = (3, 37)
 APPLICATION_ID = 0x4D43_5053  # "MCPS"
-OLDEST_READER = 3
+OLDEST_READER = 4
 """The first version of the schema whose code does no harm to a store of today."""
 PATIENCE = 2.0
 """Seconds that a connection waits for the lock of another."""

@@ -10,7 +10,7 @@ from typing import Any
 from mcp_state.errors import BadArgument, Conflict, NotFound
 from mcp_state.models import Project
 from mcp_state.store import blobs, documents, handoffs, thread_rows
-from mcp_state.store.noun import Noun, reads, writes, writes_across
+from mcp_state.store.noun import Noun, reads_across, writes, writes_across
 from mcp_state.store.text import LONGEST_NAME, fold, one_line, tidy_name
 from mcp_state.store.transaction import Reading, Row, Writing, time_of, totals_of
 from mcp_state.times import from_text
@@ -334,7 +334,7 @@ _AT_ONCE = 1000
 class Projects(Noun):
     """All projects of the store, and what may be done with the caller's."""
 
-    @reads
+    @reads_across
     def list(self, tx: Reading) -> Sequence[Project]:
         """All projects, the most active first, without those that were merged into another."""
         return [_project(row) for row in tx.all(_PROJECTS, {"only": 0})]

@@ -1,4 +1,8 @@
-"""The one door to the file: every write is one transaction behind a lock, every read a snapshot.
+"""The one door to the file: every write is all or nothing behind a lock, every read a snapshot.
+
+Writes that this process is asked for at the same time share one transaction, and so one sync: each
+has a savepoint in it, and is told how it ended when all of it is on disk. What one refuses touches
+no other: whatever spoils the transaction for all has each done again in one of its own.
 
 A transaction is one function that holds nothing but its own statements and can't be cancelled
 half-way. It runs where it was called, on a connection for writing or one for reading: to wake a
@@ -16,15 +20,17 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mcp_state.errors import StateError, StoreBusy, StoreDamaged, StoreReadonly
-from mcp_state.models import Caller, Limits
+from mcp_state.models import Caller, Limits, Totals
 from mcp_state.store import opening
+from mcp_state.store.changes import Changes
 from mcp_state.store.database import Database
+from mcp_state.store.line import Line, Place
 from mcp_state.store.queue import NotOurTurn, Queue, noted_changes
 from mcp_state.store.refusals import (
     is_out_of_space,
@@ -34,6 +40,7 @@ from mcp_state.store.refusals import (
 )
 from mcp_state.store.transaction import Reading, Writing
 from mcp_state.store.worker import Worker, schema_of, shielded
+from mcp_state.store.write import Ended, Write
 from mcp_state.times import Clock
 
 log = logging.getLogger(__name__)
@@ -41,6 +48,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _REINDEX = "INSERT INTO search (search) VALUES ('rebuild')"
+LONGEST_GROUP = 0.01
+"""Seconds after which nobody is taken along any more: who waits is another process, too."""
 _LONGEST_PAUSE = 0.02
 
 
@@ -54,6 +63,10 @@ class _SchemaChanged(Exception):
 
 class _Older(Exception):
     """The store has to be brought up to date before it can be read."""
+
+
+class _Spoilt(Exception):
+    """What befell one of a group ended the transaction of all; nothing was committed."""
 
 
 class SQLiteDatabase(Database):
@@ -80,11 +93,12 @@ class SQLiteDatabase(Database):
             allow_secrets=allow_secrets,
             wait=wait,
         )
-        self._turn = asyncio.Lock()
+        self._line: Line[Write[Any]] = Line()
         self._queue = Queue(path + "-queue")
         self._writer = Worker(path)
         self._reader = Worker(path)
         self._changes = 0
+        self._news = Changes(self._state)
 
     async def write(
         self,
@@ -94,12 +108,20 @@ class SQLiteDatabase(Database):
         apart: bool = False,
         every_project: bool = False,
     ) -> T:
-        """Run `body` in the turn of this process among the others."""
-        return await self._in_turn(lambda: self._transact(caller, body), apart=apart)
+        """Run `body` in the turn of this process among the others.
+
+        It is run again, alone, if another one that it shared a transaction with has spoilt that.
+        """
+        if apart:
+            return await self._in_turn(lambda: self._transact(caller, body), Place(), apart=True)
+        write = Write(caller, body)
+        return await self._in_turn(
+            lambda: self._carry_out(write), Place(write), apart=self._may_wait
+        )
 
     async def maintain(self, statement: str) -> None:
         """Run it on the writing connection, in a thread."""
-        await self._in_turn(lambda: self._maintain(statement), apart=True)
+        await self._in_turn(lambda: self._maintain(statement), Place(), apart=True)
 
     async def rewrite(self) -> bool:
         """Write the index and the file anew, and empty the -wal."""
@@ -110,13 +132,13 @@ class SQLiteDatabase(Database):
     async def empty_wal(self) -> bool:
         """Checkpoint until no reader is in the way, for as long as a write would wait."""
         deadline = time.monotonic() + self.wait
-        while not await self._in_turn(self._empty_wal, apart=True):
+        while not await self._in_turn(self._empty_wal, Place(), apart=True):
             if time.monotonic() >= deadline:
                 return False
             await asyncio.sleep(_LONGEST_PAUSE)
         return True
 
-    async def _in_turn(self, work: Callable[[], T], *, apart: bool) -> T:
+    async def _in_turn(self, work: Callable[[], T], place: Place[Write[T]], *, apart: bool) -> T:
         """Do something on the writing connection, alone among the processes."""
         if self.read_only:
             raise StoreReadonly(
@@ -124,12 +146,18 @@ class SQLiteDatabase(Database):
                 "Use a server with the coding toolset to write.",
             )
         deadline = time.monotonic() + self.wait
-        await self._acquire()
+        try:
+            has_turn = await self._line.enter(place, self.wait)
+        except NotOurTurn:
+            raise StoreBusy.after(self.wait) from None
+        if not has_turn:
+            assert place.work is not None
+            return place.work.outcome()
         try:
             while True:
                 left = deadline - time.monotonic()
                 try:
-                    return await self._queue.first(work, left, apart=apart or self._may_wait)
+                    return await self._queue.first(work, left, apart=apart)
                 except _SchemaChanged:
                     continue
                 except NotOurTurn:
@@ -142,15 +170,8 @@ class SQLiteDatabase(Database):
 
                 await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE))
         finally:
-            self._turn.release()
-
-    async def _acquire(self) -> None:
-        """Become the first among the calls of this process."""
-        try:
-            async with asyncio.timeout(self.wait):
-                await self._turn.acquire()
-        except TimeoutError:
-            raise StoreBusy.after(self.wait) from None
+            self._line.leave()
+            self._news.poke()
 
     async def _let_go(self) -> None:
         """Close what is open: a lock that the system refused to free is kept until then."""
@@ -174,32 +195,154 @@ class SQLiteDatabase(Database):
             except _SchemaChanged:
                 continue
             except _Older:
-                await self._in_turn(self._migrate, apart=True)
+                await self._in_turn(self._migrate, Place(), apart=True)
+
+    def changes(self) -> AsyncGenerator[None]:
+        """Look at the file five times a second, and after what is written here."""
+        return self._news.listen()
+
+    async def _state(self) -> object:
+        """What differs after a change, for as long as it is kept: which connection, and when."""
+        try:
+            if self._may_wait:
+                return await self._reader.run(self._data_version)
+            return self._data_version()
+        except Exception as problem:  # whatever it is, who listens meets it when reading
+            return repr(problem)
+
+    def _data_version(self) -> tuple[sqlite3.Connection, int]:
+        with self._translated(self._reader):
+            connection = self._opened(self._open_reader)
+            (version,) = connection.execute("PRAGMA data_version").fetchone()
+            return connection, version
 
     async def aclose(self) -> None:
         """Close both connections."""
+        self._news.close()
         with shielded():
             await self._reader.close()
-            async with self._turn:
+            await self._line.enter(Place())
+            try:
                 await self._writer.close()
                 self._reader.watch.close()
                 self._writer.watch.close()
                 self._queue.close()
+            finally:
+                self._line.leave()
+
+    def _carry_out(self, first: Write[T]) -> T:
+        """Do it; what waits behind it is done along with it, in one transaction for all.
+
+        If that fails, and it is certain that nothing was committed, each gets one of its own.
+        """
+        if not self._line.is_joined():
+            return self._transact(first.caller, first.body)
+        group: list[Write[Any]] = []
+        try:
+            self._transact_together(first, group)
+        except BaseException as problem:
+            if not group:
+                raise
+            certain = isinstance(problem, Exception) and not isinstance(
+                problem, StoreBusy | StoreDamaged
+            )
+            for write in group:
+                if certain:
+                    self._alone(write)
+                else:
+                    write.ended = Ended(problem=problem)
+        return first.outcome()
+
+    def _transact_together(self, first: Write[Any], group: list[Write[Any]]) -> None:
+        """BEGIN, a savepoint for each, COMMIT; `group` becomes those that were begun."""
+        over = time.monotonic() + LONGEST_GROUP
+        following: Write[Any] | None = first
+        with self._translated(self._writer):
+            connection = self._begin()
+            try:
+                while following is not None:
+                    group.append(following)
+                    following.context.run(self._part, connection, following)
+                    in_time = time.monotonic() < over
+                    following = self._line.take_along() if in_time else None
+                if any(write.changed for write in group):
+                    self._commit(connection)
+                else:
+                    connection.execute("ROLLBACK")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def _part(self, connection: sqlite3.Connection, write: Write[Any]) -> None:
+        """One of a group: all of it, or nothing but the record of its refusal."""
+        try:
+            connection.execute("SAVEPOINT call")
+            self._try(connection, write)
+            connection.execute("RELEASE call")
+        except (sqlite3.Error, StateError) as problem:
+            raise _Spoilt from problem
+
+    def _try(self, connection: sqlite3.Connection, write: Write[Any]) -> None:
+        caller = write.caller
+        tx: Writing | None = None
+        try:
+            tx = Writing(connection, caller, self.clock, self.limits, self.allow_secrets)
+            result = write.body(tx)
+            if tx.changed:
+                write.ended = Ended(result, totals=tx.totals(), changed=True)
+                return
+        except (sqlite3.Error, StoreDamaged):
+            raise
+        except Exception as problem:
+            connection.execute("ROLLBACK TO call")
+            totals = None
+            if isinstance(problem, StateError) and problem.recorded:
+                totals = self._refusal(connection, caller, tx, problem)
+            write.ended = Ended(problem=problem, totals=totals, changed=totals is not None)
+            return
+        connection.execute("ROLLBACK TO call")
+        left = Reading(connection, caller, self.clock, self.limits)
+        write.ended = Ended(result, totals=left.totals())
+
+    def _alone(self, write: Write[Any]) -> None:
+        """In a transaction of its own, in the turn of the group."""
+        while True:
+            try:
+                result = write.context.run(self._transact, write.caller, write.body)
+            except _SchemaChanged:
+                continue
+            except _Busy:
+                write.ended = Ended(problem=StoreBusy.after(self.wait))
+            except BaseException as problem:
+                write.ended = Ended(problem=problem)
+            else:
+                write.ended = Ended(result)
+            return
+
+    def _begin(self) -> sqlite3.Connection:
+        """Open if need be, and BEGIN."""
+        try:
+            connection = self._opened(self._open_writer)
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as problem:
+            if primary_code(problem) == sqlite3.SQLITE_BUSY:
+                raise _Busy from problem
+            raise
+        self._writer.wal = opening.identity(self.path + "-wal")
+        try:
+            _check_schema(self._writer, connection)
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        return connection
 
     def _transact(self, caller: Caller, body: Callable[[Writing], T]) -> T:
-        """Open if need be, BEGIN, body, COMMIT, or ROLLBACK."""
+        """BEGIN, body, COMMIT, or ROLLBACK."""
         with self._translated(self._writer):
-            try:
-                connection = self._opened(self._open_writer)
-                connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError as problem:
-                if primary_code(problem) == sqlite3.SQLITE_BUSY:
-                    raise _Busy from problem
-                raise
-            self._writer.wal = opening.identity(self.path + "-wal")
+            connection = self._begin()
             tx: Writing | None = None
             try:
-                _check_schema(self._writer, connection)
                 tx = Writing(connection, caller, self.clock, self.limits, self.allow_secrets)
                 result = body(tx)
                 if not tx.changed:  # no event, so nothing that is worth a project or a sync
@@ -208,7 +351,7 @@ class SQLiteDatabase(Database):
                     caller.totals = left.totals()
                     return result
                 totals = tx.totals()
-                self._commit(tx)
+                self._commit(connection)
                 caller.totals = totals
                 return result
             except BaseException as problem:
@@ -233,10 +376,10 @@ class SQLiteDatabase(Database):
             busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             return not busy
 
-    def _commit(self, tx: Writing) -> None:
-        changes = tx.scalar("SELECT changes FROM store")
+    def _commit(self, connection: sqlite3.Connection) -> None:
+        (changes,) = connection.execute("SELECT changes FROM store").fetchone()
         try:
-            tx.run("COMMIT")
+            connection.execute("COMMIT")
         except sqlite3.OperationalError as problem:
             if primary_code(problem) != sqlite3.SQLITE_IOERR or is_out_of_space(problem):
                 raise
@@ -260,24 +403,39 @@ class SQLiteDatabase(Database):
         failed: Writing | None,
         problem: StateError,
     ) -> None:
-        """An event of its own: people want to see what was refused, and why."""
+        """In a transaction of its own."""
         try:
             connection.execute("BEGIN IMMEDIATE")
-            if not Reading(connection, caller, self.clock, self.limits).project:
-                connection.execute("ROLLBACK")  # a refusal is no reason to begin a project
+            totals = self._refusal(connection, caller, failed, problem)
+            if totals is None:
+                connection.execute("ROLLBACK")
                 return
-            tx = Writing(connection, caller, self.clock, self.limits, self.allow_secrets)
-            if failed is not None:
-                tx.subject, tx.of_run = failed.subject, failed.of_run
-            row = {"code": problem.code, "fact": problem.fact}
-            tx.event("refused", f"refused: {problem.code}", row)
-            totals = tx.totals()
-            self._commit(tx)
+            self._commit(connection)
             caller.totals = totals
         except (sqlite3.Error, StateError):
             log.exception("a refusal could not be recorded")
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+
+    def _refusal(
+        self,
+        connection: sqlite3.Connection,
+        caller: Caller,
+        failed: Writing | None,
+        problem: StateError,
+    ) -> Totals | None:
+        """Make it an event: people want to see what was refused, and why.
+
+        None if there is no project: a refusal is no reason to begin one.
+        """
+        if not Reading(connection, caller, self.clock, self.limits).project:
+            return None
+        tx = Writing(connection, caller, self.clock, self.limits, self.allow_secrets)
+        if failed is not None:
+            tx.subject, tx.of_run = failed.subject, failed.of_run
+        row = {"code": problem.code, "fact": problem.fact}
+        tx.event("refused", f"refused: {problem.code}", row)
+        return tx.totals()
 
     def _snapshot(self, caller: Caller, body: Callable[[Reading], T]) -> T:
         """BEGIN, body, and nothing to commit."""
@@ -298,7 +456,7 @@ class SQLiteDatabase(Database):
         """The one place where the driver's errors become ours."""
         try:
             yield
-        except (StoreDamaged, _SchemaChanged):
+        except (StoreDamaged, _SchemaChanged, _Spoilt):
             worker.forget()
             raise
         except sqlite3.Error as problem:

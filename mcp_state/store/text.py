@@ -115,6 +115,7 @@ _CREDENTIALS: tuple[tuple[str, str], ...] = (
     ("an API key", r"sk-(?<=\b.{3})[A-Za-z0-9]{40,}\b"),
     ("a Google API key", r"AIza(?<=\b.{4})[A-Za-z0-9_-]{35}\b"),
     ("a Google OAuth token", r"ya29\.(?<=\b.{5})[A-Za-z0-9_-]{30,}"),
+    ("a token of mcp-state", r"mcps_t-(?<=\b.{7})[0-9a-z]{1,24}_[0-9A-Za-z_-]{43}"),
     ("a Stripe key", r"[sr]k_(?<=\b.{3})(?:live|test)_[A-Za-z0-9]{20,}\b"),
     ("an npm token", r"npm_(?<=\b.{4})[A-Za-z0-9]{36}\b"),
     ("a PyPI token", r"pypi-AgE(?<=\b.{8})[A-Za-z0-9_-]{50,}"),
@@ -131,7 +132,7 @@ _CREDENTIALS: tuple[tuple[str, str], ...] = (
 )
 _HINT = re.compile(
     r"PRIVATE KEY|A[KS]IA|(?i:aws)|gh[pousr]_|github_pat_|gl[a-z]{2,4}-|xox|xapp-|sk-|AIza|ya29\."
-    r"|[sr]k_|npm_|pypi-|hf_|SG\.|eyJ|://[^\s/]+@"
+    r"|mcps_|[sr]k_|npm_|pypi-|hf_|SG\.|eyJ|://[^\s/]+@"
 )
 
 

@@ -114,7 +114,7 @@ _BEST = """
     ORDER BY priority, created LIMIT 1
 """
 _UNCLAIMABLE = """
-    SELECT coalesce(sum(open_needs > 0), 0) AS waiting, count(*) AS active
+    SELECT count(*) FILTER (WHERE open_needs > 0) AS waiting, count(*) AS active
     FROM (SELECT open_needs FROM threads
           WHERE project = :project AND status = 'active' LIMIT 1000)
 """

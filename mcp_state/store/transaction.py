@@ -10,7 +10,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from mcp_state.errors import OverLimit, ProjectUnknown, SecretRefused
+from mcp_state.errors import OverLimit, ProjectUnknown, ReadonlyToolset, SecretRefused
 from mcp_state.models import Actor, Caller, Event, Limits, RunStatus, Status, Totals, Trust
 from mcp_state.store.catalogue import SQLITE, Catalogue
 from mcp_state.store.text import LONGEST_NAME, WITHIN, clean, credential_in, fold, tidy_name
@@ -32,6 +32,7 @@ _PROJECT = """
     FROM projects WHERE id = :project
 """
 _KNOWN = "SELECT shown FROM projects WHERE merged_into IS NULL ORDER BY last_event DESC LIMIT 30"
+_SHOWN = "SELECT shown, last_event FROM projects WHERE id = :id AND merged_into IS NULL"
 _NEW_PROJECT = "INSERT INTO projects (shown, created_at) VALUES (:shown, :now) RETURNING id"
 _NEW_NAME = "INSERT INTO project_names (name, shown, project) VALUES (:name, :shown, :project)"
 _NEW_DIRECTORY = """
@@ -95,6 +96,8 @@ class Reading:
         self.at = clock.now()
         self.now = to_text(self.at)
         self.project = self._find_project()
+        if caller.only is not None and caller.project and self.project not in caller.only:
+            raise ProjectUnknown.to_the_token(caller.project, self.known_projects())
 
     def all(self, sql: str, params: Params = NONE) -> list[Row]:
         """All rows; `:project`, `:now` and `:within` (what joins names) are always bound."""
@@ -120,8 +123,12 @@ class Reading:
         return newest(self, wanted, ids, limit)
 
     def known_projects(self) -> list[str]:
-        """Project names, the most active first, at most 30."""
-        return [row["shown"] for row in self.all(_KNOWN)]
+        """Names of the projects that the caller may see, the most active first, at most 30."""
+        if self.caller.only is None:
+            return [row["shown"] for row in self.all(_KNOWN)]
+        found = [self.one(_SHOWN, {"id": project}) for project in self.caller.only]
+        there = sorted((row for row in found if row), key=lambda row: -row["last_event"])
+        return [row["shown"] for row in there[:30]]
 
     def totals(self) -> Totals:
         """The project's counts now."""
@@ -149,23 +156,26 @@ class Reading:
     def _bound(self, params: Params) -> Params:
         return {"project": self.project, "now": self.now, "within": WITHIN, **params}
 
-    def _find_project(self) -> int:
-        """The id of the caller's project; 0 if it is not in the store."""
-        self.project = 0
-        if self.caller.anchor:
-            found = self.scalar(_BY_ANCHOR, {"anchor": self.caller.anchor})
-            if found is not None and not (self.caller.how == "git origin" and self._named()):
+    def project_of(self, caller: Caller) -> int:
+        """The id of this caller's project; 0 if it is not in the store."""
+        if caller.anchor:
+            found = self.scalar(_BY_ANCHOR, {"anchor": caller.anchor})
+            if found is not None and not (caller.how == "git origin" and self._named(caller)):
                 return found
-        return self._named()
+        return self._named(caller)
 
-    def _named(self) -> int:
+    def _find_project(self) -> int:
+        self.project = 0
+        return self.project_of(self.caller)
+
+    def _named(self, caller: Caller) -> int:
         """The id of the project of this name. A known origin says more than a directory does.
 
         Another repository may have taken its place, and nothing of one shows in the other.
         """
-        if not self.caller.project:
+        if not caller.project:
             return 0
-        return self.scalar(_BY_NAME, {"name": fold(self.caller.project)}) or 0
+        return self.scalar(_BY_NAME, {"name": fold(caller.project)}) or 0
 
 
 class Writing(Reading):
@@ -189,6 +199,8 @@ class Writing(Reading):
         allow_secrets: bool,
     ) -> None:
         self.actor = self.seq = 0
+        if caller.read_only:
+            raise ReadonlyToolset("this token only reads", "Nothing was changed.")
         super().__init__(connection, caller, clock, limits)
         self.clock = clock
         self.subject: tuple[str, str] = ("project", "")
@@ -201,6 +213,16 @@ class Writing(Reading):
             self.run(_NEW_DIRECTORY, {"anchor": caller.anchor})
         self.actor = self._find_actor()
         self.seq = self.scalar(_NEXT_EVENT)
+
+    def enter(self, caller: Caller) -> None:
+        """Go on in the project of this caller, which begins if there is none.
+
+        Its events have numbers of their own; they are about the project, and of no run.
+        """
+        self.caller = caller
+        self.project = self._find_project() or self._make_project()
+        self.seq = self.scalar(_NEXT_EVENT)
+        self.subject, self.of_run = ("project", ""), ""
 
     def run(self, sql: str, params: Params = NONE) -> sqlite3.Cursor:
         """Run one statement; `:project`, `:now`, `:actor` and `:seq` are bound."""

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 
 from mcp_state.api import State
 from mcp_state.errors import BadArgument, OverLimit, StateError
+from mcp_state.live import Live
 from mcp_state.models import Actor, Caller
 from mcp_state.settings import Settings
 from mcp_state.store.database import open_database
@@ -24,7 +25,7 @@ from mcp_state.store.text import clean
 from mcp_state.times import Clock
 from mcp_state.web.deeds import DEEDS, do
 from mcp_state.web.guard import COPY, Guard
-from mcp_state.web.live import Live
+from mcp_state.web.live import events
 from mcp_state.web.views import VIEWS, error_of, list_projects, look, to_json
 from mcp_state.who import Resolver
 
@@ -125,8 +126,7 @@ class Site:
         _refuse_others("live", asked)
         if request.method == "HEAD":
             return Response(media_type=_EVENTS)
-        events = self.live.events(self._caller(project))
-        return StreamingResponse(events, media_type=_EVENTS)
+        return StreamingResponse(events(self.live, self._caller(project)), media_type=_EVENTS)
 
     def _caller(self, project: str) -> Caller:
         """For the project of this name, else for the one that the site was started for."""

@@ -7,7 +7,7 @@ finds their types from where they stand, as SQLite does, and a NULL needs none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -49,10 +49,14 @@ class Row:
         return list(self._columns)
 
 
-def rows_of(cursor: psycopg.Cursor[Any]) -> Any:
+def rows_of(cursor: psycopg.Cursor[Any]) -> Callable[[Sequence[Any]], Row]:
     """The row factory of the store's connections."""
     columns = {column.name: at for at, column in enumerate(cursor.description or ())}
-    return lambda values: Row(columns, values)  # pyright: ignore[reportUnknownLambdaType]
+
+    def row(values: Sequence[Any]) -> Row:
+        return Row(columns, values)
+
+    return row
 
 
 class Found:

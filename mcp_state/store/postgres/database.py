@@ -36,6 +36,7 @@ from mcp_state.store.postgres import opening
 from mcp_state.store.postgres.catalogue import POSTGRES
 from mcp_state.store.postgres.connection import Connection, adapt
 from mcp_state.store.postgres.full_text import newest
+from mcp_state.store.postgres.notices import CHANNEL, Notices
 from mcp_state.store.postgres.opening import Address
 from mcp_state.store.postgres.refusals import (
     TRANSIENT,
@@ -55,7 +56,6 @@ T = TypeVar("T")
 
 CONNECTIONS = 8
 """The most that one process opens."""
-CHANNEL = "mcp_state"
 _PAUSE = 0.05
 _BEGUN = "SELECT version, min_reader, clock_timestamp() AT TIME ZONE 'UTC' AS at FROM store"
 _LOCK = "SELECT pg_advisory_xact_lock(:key)"
@@ -94,12 +94,12 @@ class _InDoubt(Exception):
     """The connection was lost when the server had been told to commit.
 
     Args:
-        last: what it wrote.
+        last: what it wrote; None if that was no event, which may be written twice.
         transaction: the server's number of it.
         key: the advisory lock that it held.
     """
 
-    def __init__(self, last: _Written, transaction: str, key: int) -> None:
+    def __init__(self, last: _Written | None, transaction: str, key: int) -> None:
         super().__init__()
         self.last = last
         self.transaction = transaction
@@ -200,7 +200,7 @@ class PostgresWriting(PostgresReading, Writing):
 
     def _find_project(self) -> int:
         found = super()._find_project()
-        if found != self._locked:
+        if found != self._locked and not self.actor:  # it is beginning
             raise _Moved
         return found
 
@@ -250,6 +250,7 @@ class PostgresDatabase(Database):
         self._threads: ThreadPoolExecutor | None = None
         self._turns: WeakValueDictionary[object, asyncio.Lock] = WeakValueDictionary()
         self._free = asyncio.Semaphore(CONNECTIONS)
+        self._notices = Notices(self.address)
 
     async def write(
         self,
@@ -296,8 +297,13 @@ class PostgresDatabase(Database):
         deadline = time.monotonic() + self.wait
         return await self._in_thread(self._snapshot, caller, body, every_project, deadline)
 
+    def changes(self) -> AsyncGenerator[None]:
+        """Listen to what the server tells."""
+        return self._notices.listen()
+
     async def aclose(self) -> None:
         """Close all connections."""
+        self._notices.close()
         with shielded():
             pool, self._pool = self._pool, None
             threads, self._threads = self._threads, None
@@ -380,7 +386,7 @@ class PostgresDatabase(Database):
 
         # The pool tries again and again, and tells nobody why it could not: so this tells.
         self._connect().close()
-        pool = ConnectionPool(
+        pool = ConnectionPool[psycopg.Connection[Any]](
             self.address.url,
             kwargs={"connect_timeout": 5, "application_name": "mcp-state"},
             min_size=0,
@@ -581,8 +587,7 @@ class PostgresDatabase(Database):
         Raises:
             _InDoubt: the connection was lost before the server said so.
         """
-        assert tx.last is not None
-        told = {"channel": CHANNEL, "told": f"{self.address.schema} {tx.last.project}"}
+        told = {"channel": CHANNEL, "told": f"{self.address.schema} {tx.project}"}
         transaction = connection.execute(_LAST, told).fetchone()["xact"]
         try:
             ended = connection.commit()
@@ -600,13 +605,16 @@ class PostgresDatabase(Database):
         Raises:
             StoreDamaged: it could not be found out.
         """
+        last = doubt.last
+        if last is None:
+            return False
 
         def look() -> bool:
             with self._connected(deadline) as connection, _ended(connection):
                 connection.within = Connection.EVERY
                 self._begin(connection, "", deadline)
                 connection.execute(_LOCK, {"key": doubt.key})
-                params = doubt.last.params() | {"xact": doubt.transaction}
+                params = last.params() | {"xact": doubt.transaction}
                 return connection.execute(_WRITTEN, params).fetchone() is not None
 
         deadline = time.monotonic() + self.wait

@@ -97,7 +97,7 @@ class Schema:
 
     def rows(self, table: Table) -> Iterable[Sequence[Any]]:
         """Read what was written."""
-        return self._connection.each(table.rows, {})
+        return (tuple(row) for row in self._connection.each(table.rows, {}))
 
     def finish(self, min_reader: int, created_at: str, changes: int) -> None:
         """Write the one row that is about the store itself; the server counts changes."""

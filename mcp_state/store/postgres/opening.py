@@ -17,6 +17,7 @@ from psycopg import sql
 
 from mcp_state.errors import BadArgument, StoreDamaged, StoreNewer, StoreReadonly
 from mcp_state.record import record
+from mcp_state.settings import shown_address
 from mcp_state.store.opening import OLDEST_READER
 from mcp_state.store.postgres.connection import Connection
 from mcp_state.times import to_text
@@ -55,10 +56,7 @@ class Address:
                 "Name a schema of its own for the store: lower case letters, digits and _.",
             )
         query = urlencode([(key, value) for key, value in options if key != "schema"])
-        place = parts.netloc.rpartition("@")[2]
-        ending = "" if schema == SCHEMA else f"?schema={schema}"
-        shown = f"{parts.scheme}://{place}{parts.path}{ending}"
-        return cls(urlunsplit(parts._replace(query=query)), schema, shown)
+        return cls(urlunsplit(parts._replace(query=query)), schema, shown_address(given))
 
     def key(self, *of: object) -> int:
         """The number of an advisory lock, which are the whole database's, not one store's."""

@@ -9,6 +9,7 @@ _OURS = frozenset(
         *("events.kind", "events.operation", "idempotency.operation", "idempotency.digest"),
         *("threads.status", "runs.status", "runs.stopped", "steps.status"),
         *("facts.trust", "facts.replaces", "journal.id", "handoffs.key", "documents.kind"),
+        *("tokens.id", "tokens.hash", "tokens.toolset"),
     }
 )
 APART = frozenset({"store", "projects", "project_names", "directories", "actors", "documents"})
@@ -43,7 +44,7 @@ SUBJECTS: Mapping[str, tuple[str, str, str]] = {
     "objectives": ("objective", "", "name"),
 }
 """What a row is about: its kind, and the columns with the run that it is in, and with its name."""
-ELSE = {"idempotency": "idempotency key", "last_events": "actor"}
+ELSE = {"idempotency": "idempotency key", "last_events": "actor", "tokens": "token"}
 """What a row is about that has no history."""
 
 

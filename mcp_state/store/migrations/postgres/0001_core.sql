@@ -8,6 +8,7 @@
 --
 -- store     says at which version the schema is. Changes are not counted here, where all projects
 --           would wait for each other: changes_in_all() adds up their last events.
+-- last_events  is not indexed by its numbers: each event would then be a new entry of all indexes.
 -- criteria  are told apart by the hash of their text, since no index holds long ones.
 -- search    which runs of three characters a document holds, to find it by any part of a word.
 --           Each is `range:abc`, or `range.abc` if it is of the column `short`. The range is the
@@ -18,11 +19,14 @@
 --
 -- The wall: every table with a column `project` shows, and takes, only rows of the project that
 -- `mcp_state.project` names in the transaction. If that is '*' it is open, if not set it is closed.
--- It holds for the owner of the tables too. Projects, their names and directories, and actors are
--- outside: they are how one finds the project.
+-- It holds for the owner of the tables too. Projects, their names and directories, tokens and actors
+-- are outside: they are how one finds the project.
 --
 -- What must never change is refused by refuse(), unless `mcp_state.lifted` is 'on' in the
 -- transaction: `purge` and `projects merge` set it. Numbers have no gaps even then.
+--
+-- What was added is counted once for each statement: a row costs the more, the more often one
+-- transaction changes it, so that an import is written many rows at a time.
 
 CREATE TABLE store (
     id BIGINT PRIMARY KEY CHECK (id = 1),
@@ -54,7 +58,7 @@ CREATE TABLE projects (
     stale BIGINT NOT NULL DEFAULT 0 CHECK (stale >= 0),
     refuted BIGINT NOT NULL DEFAULT 0 CHECK (refuted >= 0),
     archival BIGINT NOT NULL DEFAULT 0 CHECK (archival >= 0)
-);
+) WITH (fillfactor = 50);
 
 CREATE TABLE project_names (
     name TEXT COLLATE "C" PRIMARY KEY,
@@ -113,11 +117,11 @@ CREATE TABLE last_events (
     worktree TEXT COLLATE "C" NOT NULL,
     seq BIGINT NOT NULL,
     PRIMARY KEY (project, actor)
-);
+) WITH (fillfactor = 50);
 
-CREATE INDEX last_events_by_session ON last_events (project, session, seq);
+CREATE INDEX last_events_by_session ON last_events (project, session);
 
-CREATE INDEX last_events_by_agent ON last_events (project, agent, worktree, seq);
+CREATE INDEX last_events_by_agent ON last_events (project, agent, worktree);
 
 CREATE TABLE idempotency (
     project BIGINT NOT NULL REFERENCES projects (id) DEFERRABLE,
@@ -262,7 +266,7 @@ CREATE TABLE search (
     grams TEXT[] COLLATE "C" NOT NULL
 ) WITH (toast_tuple_target = 128);
 
-CREATE INDEX search_by_gram ON search USING gin (grams);
+CREATE INDEX search_by_gram ON search USING gin (grams) WITH (gin_pending_list_limit = 1024);
 
 DO $$
 DECLARE
@@ -270,7 +274,7 @@ DECLARE
     folds BOOLEAN;
     found TEXT := 'default';
 BEGIN
-    FOREACH one IN ARRAY ARRAY['default', 'pg_c_utf8', 'und-x-icu', 'C.utf8', 'en_US.utf8'] LOOP
+    FOREACH one IN ARRAY ARRAY['pg_c_utf8', 'default', 'und-x-icu', 'C.utf8', 'en_US.utf8'] LOOP
         CONTINUE WHEN one <> 'default' AND NOT EXISTS (
             SELECT FROM pg_collation WHERE collname = one
                 AND collencoding IN (-1, pg_char_to_encoding(getdatabaseencoding()))
@@ -291,11 +295,10 @@ $$;
 CREATE FUNCTION grams(beginning TEXT, x TEXT) RETURNS TEXT[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (
-    SELECT coalesce(array_agg(DISTINCT beginning || gram), '{}')
+    SELECT coalesce(array_agg(DISTINCT concat(beginning, a, b, c)), '{}')
     FROM (SELECT string_to_array(folded(x), NULL) AS chars) AS split,
-        unnest(chars, chars[2:], chars[3:]) AS three (a, b, c),
-        concat(a, b, c) AS gram
-    WHERE c IS NOT NULL AND gram !~ '\s'
+        unnest(chars, chars[2:], chars[3:]) AS three (a, b, c)
+    WHERE c IS NOT NULL AND ' ' NOT IN (a, b, c)
 );
 
 CREATE FUNCTION grams_of_text(range BIGINT, x TEXT) RETURNS TEXT[]
@@ -367,36 +370,36 @@ $$;
 CREATE TRIGGER documents_update AFTER UPDATE OF id, text, short ON documents
 FOR EACH ROW EXECUTE FUNCTION documents_update();
 
-CREATE FUNCTION events_number() RETURNS trigger LANGUAGE plpgsql
-SET search_path FROM CURRENT AS $$
-BEGIN
-    IF NEW.seq <> (SELECT last_event + 1 FROM projects WHERE id = NEW.project) THEN
-        RAISE EXCEPTION USING
-            MESSAGE = 'event numbers have no gaps', ERRCODE = 'integrity_constraint_violation';
-    END IF;
-    RETURN NEW;
-END;
-$$;
-
-CREATE TRIGGER events_number BEFORE INSERT ON events
-FOR EACH ROW EXECUTE FUNCTION events_number();
-
 CREATE FUNCTION events_insert() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
+DECLARE
+    added RECORD;
 BEGIN
-    UPDATE projects SET last_event = NEW.seq WHERE id = NEW.project;
+    FOR added IN
+        SELECT project, min(seq) AS first, max(seq) AS last, count(*) AS number, max(at) AS at
+        FROM fresh GROUP BY project
+    LOOP
+        UPDATE projects SET last_event = added.last
+        WHERE id = added.project AND added.first = last_event + 1
+            AND added.last = last_event + added.number;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION USING
+                MESSAGE = 'event numbers have no gaps', ERRCODE = 'integrity_constraint_violation';
+        END IF;
+        UPDATE threads SET lease_over = 1
+        WHERE project = added.project AND lease_over = 0 AND lease_until <= added.at;
+    END LOOP;
     INSERT INTO last_events (project, actor, agent, session, worktree, seq)
-    SELECT NEW.project, id, agent, session, worktree, NEW.seq FROM actors
-    WHERE id = NEW.actor AND NEW.kind <> 'trace'
+    SELECT project, actor, agent, session, worktree, max(seq)
+    FROM fresh JOIN actors ON actors.id = actor WHERE kind <> 'trace'
+    GROUP BY project, actor, agent, session, worktree
     ON CONFLICT (project, actor) DO UPDATE SET seq = excluded.seq;
-    UPDATE threads SET lease_over = 1
-    WHERE project = NEW.project AND lease_over = 0 AND lease_until <= NEW.at;
     RETURN NULL;
 END;
 $$;
 
-CREATE TRIGGER events_insert AFTER INSERT ON events
-FOR EACH ROW EXECUTE FUNCTION events_insert();
+CREATE TRIGGER events_insert AFTER INSERT ON events REFERENCING NEW TABLE AS fresh
+FOR EACH STATEMENT EXECUTE FUNCTION events_insert();
 
 CREATE TRIGGER events_are_kept BEFORE DELETE ON events
 FOR EACH ROW EXECUTE FUNCTION refuse('events are never deleted');
@@ -413,13 +416,15 @@ FOR EACH ROW EXECUTE FUNCTION refuse('the journal is append-only');
 CREATE FUNCTION journal_insert() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 BEGIN
-    UPDATE projects SET journal = journal + 1 WHERE id = NEW.project;
+    UPDATE projects SET journal = journal + entries
+    FROM (SELECT project, count(*) AS entries FROM fresh GROUP BY project) AS added
+    WHERE id = project;
     RETURN NULL;
 END;
 $$;
 
-CREATE TRIGGER journal_insert AFTER INSERT ON journal
-FOR EACH ROW EXECUTE FUNCTION journal_insert();
+CREATE TRIGGER journal_insert AFTER INSERT ON journal REFERENCING NEW TABLE AS fresh
+FOR EACH STATEMENT EXECUTE FUNCTION journal_insert();
 
 CREATE TRIGGER memory_version BEFORE UPDATE OF value ON memory
 FOR EACH ROW WHEN (NEW.version <= OLD.version AND NEW.value IS DISTINCT FROM OLD.value)
@@ -428,14 +433,16 @@ EXECUTE FUNCTION refuse('a new value needs a new version');
 CREATE FUNCTION memory_insert() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 BEGIN
-    UPDATE projects SET memory = memory + 1 WHERE id = NEW.project;
+    UPDATE projects SET memory = memory + blocks
+    FROM (
+        SELECT project, count(value) AS blocks FROM fresh WHERE run = '' GROUP BY project
+    ) AS added WHERE id = project AND blocks > 0;
     RETURN NULL;
 END;
 $$;
 
-CREATE TRIGGER memory_insert AFTER INSERT ON memory
-FOR EACH ROW WHEN (NEW.value IS NOT NULL AND NEW.run = '')
-EXECUTE FUNCTION memory_insert();
+CREATE TRIGGER memory_insert AFTER INSERT ON memory REFERENCING NEW TABLE AS fresh
+FOR EACH STATEMENT EXECUTE FUNCTION memory_insert();
 
 CREATE FUNCTION memory_update() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
@@ -457,18 +464,26 @@ CREATE FUNCTION threads_insert() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE projects SET
-        active = active + (NEW.status = 'active')::int,
-        watching = watching + (NEW.status = 'watching')::int,
-        blocked = blocked + (NEW.status = 'blocked')::int,
-        done = done + (NEW.status = 'done')::int,
-        dropped = dropped + (NEW.status = 'dropped')::int
-    WHERE id = NEW.project;
+        active = projects.active + counted.active,
+        watching = projects.watching + counted.watching,
+        blocked = projects.blocked + counted.blocked,
+        done = projects.done + counted.done,
+        dropped = projects.dropped + counted.dropped
+    FROM (
+        SELECT project,
+            count(*) FILTER (WHERE status = 'active') AS active,
+            count(*) FILTER (WHERE status = 'watching') AS watching,
+            count(*) FILTER (WHERE status = 'blocked') AS blocked,
+            count(*) FILTER (WHERE status = 'done') AS done,
+            count(*) FILTER (WHERE status = 'dropped') AS dropped
+        FROM fresh GROUP BY project
+    ) AS counted WHERE id = counted.project;
     RETURN NULL;
 END;
 $$;
 
-CREATE TRIGGER threads_insert AFTER INSERT ON threads
-FOR EACH ROW EXECUTE FUNCTION threads_insert();
+CREATE TRIGGER threads_insert AFTER INSERT ON threads REFERENCING NEW TABLE AS fresh
+FOR EACH STATEMENT EXECUTE FUNCTION threads_insert();
 
 CREATE FUNCTION threads_status() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
@@ -497,16 +512,18 @@ FOR EACH ROW EXECUTE FUNCTION refuse('threads are dropped, not deleted');
 CREATE FUNCTION needs_insert() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 BEGIN
-    UPDATE threads SET open_needs = open_needs + (
-        SELECT (status <> 'done')::int FROM threads
-        WHERE project = NEW.project AND name = NEW.needed
-    ) WHERE project = NEW.project AND name = NEW.thread;
+    UPDATE threads SET open_needs = open_needs + added.open
+    FROM (
+        SELECT fresh.project, thread, count(*) FILTER (WHERE status <> 'done') AS open
+        FROM fresh JOIN threads ON threads.project = fresh.project AND threads.name = needed
+        GROUP BY fresh.project, thread
+    ) AS added WHERE threads.project = added.project AND name = thread AND added.open > 0;
     RETURN NULL;
 END;
 $$;
 
-CREATE TRIGGER needs_insert AFTER INSERT ON needs
-FOR EACH ROW EXECUTE FUNCTION needs_insert();
+CREATE TRIGGER needs_insert AFTER INSERT ON needs REFERENCING NEW TABLE AS fresh
+FOR EACH STATEMENT EXECUTE FUNCTION needs_insert();
 
 CREATE FUNCTION needs_delete() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
@@ -525,14 +542,17 @@ FOR EACH ROW EXECUTE FUNCTION needs_delete();
 CREATE FUNCTION criteria_insert() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 BEGIN
-    UPDATE threads SET criteria = criteria + 1, passing = passing + NEW.passes
-    WHERE project = NEW.project AND name = NEW.thread;
+    UPDATE threads SET criteria = criteria + number, passing = passing + passes
+    FROM (
+        SELECT project, thread, count(*) AS number, sum(passes)::bigint AS passes
+        FROM fresh GROUP BY project, thread
+    ) AS added WHERE threads.project = added.project AND name = thread;
     RETURN NULL;
 END;
 $$;
 
-CREATE TRIGGER criteria_insert AFTER INSERT ON criteria
-FOR EACH ROW EXECUTE FUNCTION criteria_insert();
+CREATE TRIGGER criteria_insert AFTER INSERT ON criteria REFERENCING NEW TABLE AS fresh
+FOR EACH STATEMENT EXECUTE FUNCTION criteria_insert();
 
 CREATE FUNCTION criteria_passes() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
@@ -638,7 +658,7 @@ BEGIN
         SELECT attrelid FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
         WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'
             AND attname = 'project' AND NOT relrowsecurity
-            AND relname NOT IN ('project_names', 'directories')
+            AND relname NOT IN ('project_names', 'directories', 'tokens')
     LOOP
         EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY', one);
         EXECUTE format($policy$

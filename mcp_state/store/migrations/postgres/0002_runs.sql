@@ -219,17 +219,24 @@ CREATE FUNCTION runs_insert() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE projects SET
-        open = open + (NEW.status = 'open')::int,
-        completed = completed + (NEW.status = 'completed')::int,
-        failed = failed + (NEW.status = 'failed')::int,
-        abandoned = abandoned + (NEW.status = 'abandoned')::int
-    WHERE id = NEW.project;
+        open = projects.open + counted.open,
+        completed = projects.completed + counted.completed,
+        failed = projects.failed + counted.failed,
+        abandoned = projects.abandoned + counted.abandoned
+    FROM (
+        SELECT project,
+            count(*) FILTER (WHERE status = 'open') AS open,
+            count(*) FILTER (WHERE status = 'completed') AS completed,
+            count(*) FILTER (WHERE status = 'failed') AS failed,
+            count(*) FILTER (WHERE status = 'abandoned') AS abandoned
+        FROM fresh GROUP BY project
+    ) AS counted WHERE id = counted.project;
     RETURN NULL;
 END;
 $$;
 
-CREATE TRIGGER runs_insert AFTER INSERT ON runs
-FOR EACH ROW EXECUTE FUNCTION runs_insert();
+CREATE TRIGGER runs_insert AFTER INSERT ON runs REFERENCING NEW TABLE AS fresh
+FOR EACH STATEMENT EXECUTE FUNCTION runs_insert();
 
 CREATE FUNCTION runs_status() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
@@ -256,32 +263,29 @@ EXECUTE FUNCTION refuse('a finished run keeps its result');
 CREATE TRIGGER runs_are_kept BEFORE DELETE ON runs
 FOR EACH ROW EXECUTE FUNCTION refuse('runs are kept');
 
-CREATE FUNCTION checkpoints_number() RETURNS trigger LANGUAGE plpgsql
-SET search_path FROM CURRENT AS $$
-BEGIN
-    IF NEW.number <> (
-        SELECT checkpoints + 1 FROM runs WHERE project = NEW.project AND name = NEW.run
-    ) THEN
-        RAISE EXCEPTION USING
-            MESSAGE = 'checkpoint numbers have no gaps', ERRCODE = 'integrity_constraint_violation';
-    END IF;
-    RETURN NEW;
-END;
-$$;
-
-CREATE TRIGGER checkpoints_number BEFORE INSERT ON checkpoints
-FOR EACH ROW EXECUTE FUNCTION checkpoints_number();
-
 CREATE FUNCTION checkpoints_insert() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
+DECLARE
+    added RECORD;
 BEGIN
-    UPDATE runs SET checkpoints = NEW.number WHERE project = NEW.project AND name = NEW.run;
+    FOR added IN
+        SELECT project, run, min(number) AS first, max(number) AS last, count(*) AS number
+        FROM fresh GROUP BY project, run
+    LOOP
+        UPDATE runs SET checkpoints = added.last
+        WHERE project = added.project AND name = added.run AND added.first = checkpoints + 1
+            AND added.last = checkpoints + added.number;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION USING MESSAGE = 'checkpoint numbers have no gaps',
+                ERRCODE = 'integrity_constraint_violation';
+        END IF;
+    END LOOP;
     RETURN NULL;
 END;
 $$;
 
-CREATE TRIGGER checkpoints_insert AFTER INSERT ON checkpoints
-FOR EACH ROW EXECUTE FUNCTION checkpoints_insert();
+CREATE TRIGGER checkpoints_insert AFTER INSERT ON checkpoints REFERENCING NEW TABLE AS fresh
+FOR EACH STATEMENT EXECUTE FUNCTION checkpoints_insert();
 
 CREATE TRIGGER checkpoints_are_final BEFORE UPDATE ON checkpoints
 FOR EACH ROW WHEN (
@@ -297,15 +301,21 @@ FOR EACH ROW EXECUTE FUNCTION refuse('checkpoints are kept');
 CREATE FUNCTION steps_insert() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 BEGIN
-    UPDATE runs SET steps = steps + 1, steps_done = steps_done + (NEW.status = 'done')::int
-    WHERE project = NEW.project AND name = NEW.run;
-    UPDATE projects SET stopped = stopped + NEW.stopped WHERE id = NEW.project;
+    UPDATE runs SET steps = steps + number, steps_done = steps_done + done
+    FROM (
+        SELECT project, run, count(*) AS number, count(*) FILTER (WHERE status = 'done') AS done
+        FROM fresh GROUP BY project, run
+    ) AS added WHERE runs.project = added.project AND name = run;
+    UPDATE projects SET stopped = stopped + number
+    FROM (
+        SELECT project, count(*) AS number FROM fresh WHERE fresh.stopped = 1 GROUP BY project
+    ) AS added WHERE id = project;
     RETURN NULL;
 END;
 $$;
 
-CREATE TRIGGER steps_insert AFTER INSERT ON steps
-FOR EACH ROW EXECUTE FUNCTION steps_insert();
+CREATE TRIGGER steps_insert AFTER INSERT ON steps REFERENCING NEW TABLE AS fresh
+FOR EACH STATEMENT EXECUTE FUNCTION steps_insert();
 
 CREATE FUNCTION steps_status() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
@@ -339,18 +349,28 @@ FOR EACH ROW EXECUTE FUNCTION refuse('steps are kept');
 CREATE FUNCTION attempts_insert() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 BEGIN
-    UPDATE steps SET attempts = attempts + 1,
-        tokens_in = tokens_in + NEW.tokens_in, tokens_out = tokens_out + NEW.tokens_out
-    WHERE project = NEW.project AND run = NEW.run AND name = NEW.step;
-    UPDATE runs SET attempts = attempts + 1,
-        tokens_in = tokens_in + NEW.tokens_in, tokens_out = tokens_out + NEW.tokens_out
-    WHERE project = NEW.project AND name = NEW.run;
+    UPDATE steps SET attempts = attempts + number,
+        tokens_in = steps.tokens_in + added.tokens_in,
+        tokens_out = steps.tokens_out + added.tokens_out
+    FROM (
+        SELECT project, run, step, count(*) AS number,
+            sum(tokens_in)::bigint AS tokens_in, sum(tokens_out)::bigint AS tokens_out
+        FROM fresh GROUP BY project, run, step
+    ) AS added WHERE steps.project = added.project AND steps.run = added.run AND name = step;
+    UPDATE runs SET attempts = attempts + number,
+        tokens_in = runs.tokens_in + added.tokens_in,
+        tokens_out = runs.tokens_out + added.tokens_out
+    FROM (
+        SELECT project, run, count(*) AS number,
+            sum(tokens_in)::bigint AS tokens_in, sum(tokens_out)::bigint AS tokens_out
+        FROM fresh GROUP BY project, run
+    ) AS added WHERE runs.project = added.project AND name = run;
     RETURN NULL;
 END;
 $$;
 
-CREATE TRIGGER attempts_insert AFTER INSERT ON attempts
-FOR EACH ROW EXECUTE FUNCTION attempts_insert();
+CREATE TRIGGER attempts_insert AFTER INSERT ON attempts REFERENCING NEW TABLE AS fresh
+FOR EACH STATEMENT EXECUTE FUNCTION attempts_insert();
 
 CREATE FUNCTION attempts_end() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$

@@ -116,18 +116,26 @@ CREATE FUNCTION facts_insert() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE projects SET
-        provisional = provisional + (NEW.trust = 'provisional')::int,
-        trusted = trusted + (NEW.trust = 'trusted')::int,
-        stale = stale + (NEW.trust = 'stale')::int,
-        refuted = refuted + (NEW.trust = 'refuted')::int,
-        archival = archival + (NEW.trust = 'archival')::int
-    WHERE id = NEW.project;
+        provisional = projects.provisional + counted.provisional,
+        trusted = projects.trusted + counted.trusted,
+        stale = projects.stale + counted.stale,
+        refuted = projects.refuted + counted.refuted,
+        archival = projects.archival + counted.archival
+    FROM (
+        SELECT project,
+            count(*) FILTER (WHERE trust = 'provisional') AS provisional,
+            count(*) FILTER (WHERE trust = 'trusted') AS trusted,
+            count(*) FILTER (WHERE trust = 'stale') AS stale,
+            count(*) FILTER (WHERE trust = 'refuted') AS refuted,
+            count(*) FILTER (WHERE trust = 'archival') AS archival
+        FROM fresh GROUP BY project
+    ) AS counted WHERE id = counted.project;
     RETURN NULL;
 END;
 $$;
 
-CREATE TRIGGER facts_insert AFTER INSERT ON facts
-FOR EACH ROW EXECUTE FUNCTION facts_insert();
+CREATE TRIGGER facts_insert AFTER INSERT ON facts REFERENCING NEW TABLE AS fresh
+FOR EACH STATEMENT EXECUTE FUNCTION facts_insert();
 
 CREATE FUNCTION facts_trust() RETURNS trigger LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $$

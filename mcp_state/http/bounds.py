@@ -1,0 +1,105 @@
+"""How much the server takes from anybody, and how it counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from mcp_state.record import record
+
+
+@record
+class Bounds:
+    """What is refused, or ended, beyond it. Sizes are bytes, times seconds.
+
+    A body of `body` holds the largest blob (10 MiB) however its characters are escaped; `bodies`
+    is for all that are held at the same time. `drain` is how long a refused request may go on
+    sending, so that its sender gets to read why.
+    """
+
+    body: int = 64 << 20
+    bodies: int = 256 << 20
+    body_time: float = 120.0
+    silence: float = 15.0
+    drain: float = 1.0
+    head: int = 16 << 10
+    headers: int = 64
+    head_time: float = 15.0
+    unread_time: float = 30.0
+    keep_alive: int = 60
+    connections: int = 2000
+    in_flight: int = 256
+    sessions: int = 1000
+    sessions_of_one: int = 250
+    idle: float = 1800.0
+    rate: float = 100.0
+    burst: float = 500.0
+    stop: int = 5
+
+
+class Rates:
+    """How often each token may ask: `burst` at once, `rate` a second in the long run."""
+
+    def __init__(self, bounds: Bounds, now: Callable[[], float]) -> None:
+        self._bounds = bounds
+        self._now = now
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def take(self, token: str) -> float:
+        """Count one request of a token; returns the seconds to wait if it is one too many."""
+        bounds, now = self._bounds, self._now()
+        left, at = self._left.get(token, (bounds.burst, now))
+        left = min(bounds.burst, left + (now - at) * bounds.rate)
+        taken = left >= 1
+        self._left[token] = (left - taken, now)
+        return 0.0 if taken else (1 - left) / bounds.rate
+
+
+class Sessions:
+    """The connections of the older generation, and what streams to clients of the newer one.
+
+    The SDK ends an idle session by itself; this only knows that it has.
+    """
+
+    def __init__(self, bounds: Bounds, now: Callable[[], float]) -> None:
+        self._bounds = bounds
+        self._now = now
+        self._owners: dict[str, str] = {}
+        self._used: dict[str, float] = {}
+        self._open: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        self._forget_idle()
+        return len(self._owners)
+
+    def has_room(self, token: str) -> bool:
+        """Whether a token may begin another one."""
+        if len(self) >= self._bounds.sessions:
+            return False
+        return sum(o == token for o in self._owners.values()) < self._bounds.sessions_of_one
+
+    def begin(self, session: str, token: str) -> None:
+        """There is a new one."""
+        self._owners[session], self._used[session] = token, self._now()
+
+    def end(self, session: str) -> None:
+        """It is over, or is not known to the SDK."""
+        self._owners.pop(session, None)
+        self._used.pop(session, None)
+
+    def enter(self, session: str) -> None:
+        """A request of it begins: it is not idle while that lasts."""
+        self._open[session] += 1
+
+    def leave(self, session: str) -> None:
+        """A request of it ended."""
+        self._open[session] -= 1
+        if not self._open[session]:
+            del self._open[session]
+        if session in self._owners:
+            self._used[session] = self._now()
+
+    def _forget_idle(self) -> None:
+        latest = self._now() - self._bounds.idle
+        for session in [s for s, at in self._used.items() if at <= latest and not self._open[s]]:
+            self.end(session)

@@ -1,0 +1,289 @@
+"""Serving the clients of one store over HTTP until a signal comes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+import re
+import signal
+import socket
+import ssl
+from collections.abc import Callable, Generator
+from dataclasses import replace
+
+import uvicorn
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+from mcp_state import toolset
+from mcp_state.errors import BadArgument
+from mcp_state.http.bounds import Bounds
+from mcp_state.http.guard import ENDPOINT, Guard
+from mcp_state.http.metrics import Metrics
+from mcp_state.http.refusals import Refusals
+from mcp_state.http.wire import Wire
+from mcp_state.models import Actor, Caller
+from mcp_state.record import record
+from mcp_state.server import create_server, open_store_of
+from mcp_state.settings import Settings
+from mcp_state.store.tokens import Tokens
+from mcp_state.times import Clock
+
+ADDRESS = "127.0.0.1:8765"
+_ADDRESS = re.compile(r"(?:(\[[0-9a-f:.]+\]|[^\s:/\[\]]+):)?([0-9]{1,5})", re.IGNORECASE)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_OF_THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
+
+
+@record
+class Door:
+    """Where a server listens, and how clients come to it.
+
+    Without TLS files and without a proxy in front, only this machine reaches it, and then a
+    request needs no token. `names` are those that clients may call it by, besides the address.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8765
+    tls_cert: str = ""
+    tls_key: str = ""
+    behind_proxy: bool = False
+    names: tuple[str, ...] = ()
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches it."""
+        return _is_loopback(self.host) and not self.behind_proxy
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """What the Host header may say, without a port."""
+        own = _OF_THIS_MACHINE if _is_loopback(self.host) else (_bracketed(self.host),)
+        return frozenset(name.lower() for name in (*own, *self.names))
+
+    @property
+    def scheme(self) -> str:
+        """Of the addresses of this server, as it is reached without a proxy."""
+        return "https" if self.tls_cert else "http"
+
+
+def door(
+    address: str,
+    *,
+    tls_cert: str = "",
+    tls_key: str = "",
+    behind_proxy: bool = False,
+    names: tuple[str, ...] = (),
+) -> Door:
+    """Read where to listen, and refuse what would be open to others without their being told apart.
+
+    Args:
+        address: `HOST:PORT` or `PORT`; port 0 is a free one.
+        tls_cert: path of the certificate chain, PEM.
+        tls_key: path of its key.
+        behind_proxy: a proxy in front speaks TLS with the clients.
+        names: what clients may call it, besides the address.
+
+    Raises:
+        BadArgument: that does not go together, and what would.
+    """
+    match = _ADDRESS.fullmatch(address)
+    if match is None or int(match[2]) > 65535:
+        raise BadArgument(
+            f"--http is {address[:60]!r}, which is no address", f"Write HOST:PORT, as {ADDRESS}."
+        )
+    if bool(tls_cert) != bool(tls_key):
+        raise BadArgument(
+            "TLS needs a certificate and its key", "Give both --tls-cert and --tls-key."
+        )
+    if wrong := next(
+        (name for name in names if not re.fullmatch(r"[\w.-]+|\[[\w:.]+\]", name)), ""
+    ):
+        raise BadArgument(
+            f"--allow-host is {wrong[:60]!r}, which is no host name",
+            "Write the name alone, without a scheme or a port.",
+        )
+    made = Door(
+        host=(match[1] or "127.0.0.1").strip("[]"),
+        port=int(match[2]),
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        behind_proxy=behind_proxy,
+        names=names,
+    )
+    if not (_is_loopback(made.host) or tls_cert or behind_proxy):
+        raise BadArgument(
+            f"{address} can be reached from other machines, and tokens would cross the network in "
+            "the clear",
+            "Give --tls-cert FILE and --tls-key FILE, or say --behind-proxy if a proxy in front "
+            f"speaks TLS. Only for this machine: --http {ADDRESS}.",
+        )
+    if made.host in ("0.0.0.0", "::") and not names:
+        raise BadArgument(
+            f"{address} is every address of this machine, so it is not known what clients call it",
+            "Give --allow-host NAME with the name that they use.",
+        )
+    return made
+
+
+async def serve(
+    settings: Settings,
+    door: Door,
+    ready: Callable[[str], None],
+    *,
+    bounds: Bounds | None = None,
+    clock: Clock | None = None,
+) -> None:
+    """Serve until SIGINT or SIGTERM; calls in flight then have a few seconds to be answered.
+
+    Args:
+        settings: which store, and which tools.
+        door: where to listen.
+        ready: is told the address, as soon as it works.
+        bounds: what is too much.
+        clock: where time comes from, for tests.
+
+    Raises:
+        BadArgument: the toolset, the address or the TLS files can't be used.
+    """
+    bounds, clock = bounds or Bounds(), clock or Clock()
+    _check_tls(door)
+    tools = toolset.load(
+        settings.toolset, settings.tools, settings.exclude, read_only=settings.read_only
+    )
+    database = open_store_of(settings, tools, clock)
+    metrics = Metrics()
+    refusals = Refusals(metrics)
+    manager = StreamableHTTPSessionManager(
+        create_server(settings, clock, database=database, watch=metrics.called),
+        json_response=True,
+        session_idle_timeout=bounds.idle,
+        max_request_body_size=bounds.body,
+        max_sessions=bounds.sessions,
+    )
+    with _listening(door) as listener:
+        door = replace(door, port=listener.getsockname()[1])
+        nobody = Caller("", "", Actor(""))
+        guard = Guard(
+            manager.handle_request,
+            Tokens(database, nobody).principal,
+            lambda: database.read(nobody, lambda tx: None),
+            hosts=door.hosts,
+            needs_token=not door.is_local,
+            bounds=bounds,
+            metrics=metrics,
+            refusals=refusals,
+            now=asyncio.get_running_loop().time,
+        )
+        config = uvicorn.Config(
+            guard,
+            http=_wire(bounds, refusals),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            h11_max_incomplete_event_size=bounds.head,
+            timeout_keep_alive=bounds.keep_alive,
+            timeout_graceful_shutdown=bounds.stop,
+            ssl_certfile=door.tls_cert or None,
+            ssl_keyfile=door.tls_key or None,
+        )
+        try:
+            async with manager.run():
+                with _signals() as over:
+                    ready(f"{door.scheme}://{_bracketed(door.host)}:{door.port}{ENDPOINT}")
+                    await _Server(config, guard, over).serve([listener])
+        finally:
+            await database.aclose()
+
+
+def _wire(limits: Bounds, noted: Refusals) -> type[Wire]:
+    """The connections of this server."""
+
+    class Bounded(Wire):
+        bounds = limits
+        refusals = noted
+
+    return Bounded
+
+
+def _is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _check_tls(door: Door) -> None:
+    """Refuse files that uvicorn would stumble over when it listens already."""
+    if not door.tls_cert:
+        return
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+            door.tls_cert, door.tls_key, password=lambda: ""
+        )
+    except OSError as problem:  # ssl.SSLError is one
+        raise BadArgument(
+            f"{door.tls_cert} and {door.tls_key} can't be used for TLS: "
+            f"{problem.strerror or problem}",
+            "Give a certificate chain and its key in PEM, the key without a password.",
+        ) from problem
+
+
+def _listening(door: Door) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in door.host else socket.AF_INET
+        return socket.create_server((door.host, door.port), family=family)
+    except OSError as problem:
+        raise BadArgument(
+            f"{_bracketed(door.host)}:{door.port} can't be listened at: "
+            f"{os.strerror(problem.errno) if problem.errno and problem.errno > 0 else problem}",
+            "Give another --http HOST:PORT; port 0 is a free one.",
+        ) from problem
+
+
+@contextlib.contextmanager
+def _signals() -> Generator[asyncio.Event]:
+    """What is set when a signal comes that ends the program."""
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+
+    def end(*_: object) -> None:
+        loop.call_soon_threadsafe(over.set)
+
+    before = {one: signal.signal(one, end) for one in _SIGNALS}
+    try:
+        yield over
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+class _Server(uvicorn.Server):
+    """A server that waits for its end instead of looking for it, and then ends its streams."""
+
+    def __init__(self, config: uvicorn.Config, guard: Guard, over: asyncio.Event) -> None:
+        super().__init__(config)
+        self._guard = guard
+        self._over = over
+
+    async def main_loop(self) -> None:
+        """Serve until it is over."""
+        await self._over.wait()
+        for _ in range(3):  # as many turns of the loop as it takes to let in who just came,
+            await asyncio.sleep(0)  # and would be neither served nor closed
+        self._guard.end_streams()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Leave them to the caller."""
+        yield

@@ -1,0 +1,343 @@
+"""The server over HTTP as its clients meet it, in both generations of the protocol."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import FakeClock, text_of
+from mcp import Client
+from over_http import GENERATIONS, PROXIED, Served, serving, token_for
+
+from mcp_state import toolset
+from mcp_state.errors import BadArgument
+from mcp_state.http.serving import Door, door
+from mcp_state.settings import Settings
+from mcp_state.tools import ALL_TOOLS
+
+NAMED, HELD = "zanzibar", "quokka"
+"""What the other project and all in it is called, and what that holds."""
+
+
+@pytest.fixture
+def settings(path: str) -> Settings:
+    return Settings(db=path, toolset="all")
+
+
+async def said(client: Client, tool: str, **arguments: Any) -> str:
+    return text_of(await client.call_tool(tool, arguments))
+
+
+@pytest.mark.parametrize("mode", GENERATIONS)
+async def test_clients_of_both_generations_work_on_the_one_store(
+    mode: str, settings: Settings, clock: FakeClock
+) -> None:
+    settings = replace(settings, project="acme")
+    async with (
+        serving(settings, clock=clock) as server,
+        server.client(mode) as client,
+        server.client("legacy") as other,
+    ):
+        written = await said(client, "journal_append", text="hello")
+        listed = await client.list_tools()
+        read = await said(other, "journal_tail")
+
+    assert written == ("saved as entry 1\n[acme (from --project) · 0 threads · event 1]")
+    assert {tool.name for tool in listed.tools} == {spec.name for spec in ALL_TOOLS}
+    assert "hello" in read
+
+
+@pytest.mark.parametrize("mode", GENERATIONS)
+async def test_without_a_project_a_read_lists_them_and_a_write_says_how_to_choose(
+    mode: str, settings: Settings, clock: FakeClock, path: str
+) -> None:
+    await token_for(path, "acme", "beta", clock=clock)
+    async with serving(settings, clock=clock) as server, server.client(mode) as client:
+        read = await said(client, "orient")
+        write = await said(client, "journal_append", text="lost")
+
+    assert 'Pass project="NAME"; known are:\n  acme\n  beta' in read
+    assert write.startswith(
+        "error: project_unknown: not saved: this call does not say which project it belongs to; "
+        "known projects: acme, beta."
+    )
+
+
+@pytest.mark.parametrize("mode", GENERATIONS)
+async def test_where_the_server_was_started_says_nothing_of_its_clients(
+    mode: str, settings: Settings, tmp_path: Path
+) -> None:
+    """Neither its directory nor one that a client names: that is another machine's."""
+    for part in ("objects", "refs"):
+        (tmp_path / "repo" / ".git" / part).mkdir(parents=True)
+    (tmp_path / "repo" / ".git" / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
+    here = str(tmp_path / "repo")
+    settings = replace(settings, directory=here, client_directory=here)
+    meta: Any = {"codex/sandbox-state-meta": {"sandboxCwd": here}}
+    async with serving(settings) as server, server.client(mode) as client:
+        unsaid = text_of(await client.call_tool("orient", {}, meta=meta))
+        named = await said(client, "orient", project=here)
+
+    assert unsaid.endswith("[no project]")
+    assert named == (
+        f"error: bad_argument: {here[:60]!r} is a directory, and this server is on another "
+        "machine. Name the project."
+    )
+
+
+@pytest.mark.parametrize("mode", GENERATIONS)
+async def test_no_file_of_the_server_is_looked_at_for_a_client(
+    mode: str, settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "secret.txt").write_text("here", encoding="utf-8")
+    settings = replace(settings, project="acme", directory=str(tmp_path))
+    async with serving(settings) as server, server.client(mode) as client:
+        checks = {"file": f"file:{tmp_path}/secret.txt", "git": "git:HEAD"}
+        for name, check in checks.items():
+            await said(client, "fact_record", fact=name, statement="so", check=check)
+            await said(client, "fact_verify", fact=name, holds=True, evidence="looked")
+        facts = await said(client, "fact_list")
+        checkpoint = await said(client, "run_checkpoint", run_id="r", state="s", next_action="n")
+        resumed = await said(client, "run_resume", run_id="r")
+
+    assert facts.count("not looked up here") == 2
+    assert "HEAD" not in checkpoint + resumed
+
+
+# Tokens
+
+
+@pytest.mark.parametrize("mode", GENERATIONS)
+async def test_a_token_of_one_project_is_for_that_one(
+    mode: str, settings: Settings, path: str
+) -> None:
+    token = await token_for(path, "acme", agent="builder")
+    async with (
+        serving(replace(settings, project="other"), PROXIED) as server,
+        server.client(mode, token) as client,
+    ):
+        await said(client, "journal_append", text="hello")
+        orient = await said(client, "orient")
+        tail = await said(client, "journal_tail")
+
+    assert orient.startswith("project acme (from token) · agent builder")
+    assert tail.splitlines()[1].startswith("2 builder ")  # whatever the client calls itself
+
+
+@pytest.mark.parametrize("mode", GENERATIONS)
+async def test_what_the_server_was_started_for_is_the_default_of_tokens_that_are_for_it(
+    mode: str, settings: Settings, path: str
+) -> None:
+    both = await token_for(path, "acme", "beta")
+    others = await token_for(path, "beta", "gamma")
+    async with serving(replace(settings, project="acme"), PROXIED) as server:
+        async with server.client(mode, both) as client:
+            mine = await said(client, "orient")
+        async with server.client(mode, others) as client:
+            theirs = await said(client, "orient")
+
+    assert mine.startswith("project acme (from --project)")
+    assert theirs.endswith("[no project]")
+    assert "known are:\n  beta\n  gamma" in theirs
+    assert "acme" not in theirs
+
+
+@pytest.mark.parametrize("mode", GENERATIONS)
+async def test_another_project_is_refused_alike_whether_it_exists_or_not(
+    mode: str, settings: Settings, path: str
+) -> None:
+    token = await token_for(path, "acme")
+    await token_for(path, "beta")
+    async with serving(settings, PROXIED) as server, server.client(mode, token) as client:
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("orient", {}),
+            ("journal_append", {"text": "in"}),
+            ("state_op", {"op": "history", "arguments": {}}),
+        ]
+        for tool, arguments in calls:
+            there = await said(client, tool, **arguments, project="beta")
+            nowhere = await said(client, tool, **arguments, project="nope")
+            assert there == (
+                "error: project_unknown: this token is not for a project 'beta'; it is for acme. "
+                'Nothing was changed. Pass project="NAME" of one of these, or ask who made the '
+                "token for one that is for more."
+            )
+            assert there.replace("beta", "nope") == nowhere
+        inner = await said(client, "state_op", op="journal_tail", arguments={"project": "beta"})
+        assert inner.startswith("error: project_unknown: this token is not for a project 'beta'")
+
+
+async def fill_the_other(server: Served, token: str) -> str:
+    """Put something of every kind into the other project; returns the key of a handoff of it."""
+    made: list[tuple[str, dict[str, Any]]] = [
+        ("memory_set", {"key": NAMED, "value": HELD}),
+        ("thread_set", {"thread": NAMED, "title": HELD, "next_action": HELD}),
+        ("journal_append", {"text": HELD}),
+        ("run_begin", {"run_id": NAMED, "goal": HELD}),
+        ("run_checkpoint", {"run_id": NAMED, "state": HELD, "next_action": HELD}),
+        ("step_begin", {"run_id": NAMED, "step": NAMED, "input": HELD}),
+        ("objective_set", {"objective": HELD}),
+        ("fact_record", {"fact": NAMED, "statement": HELD}),
+        ("blob_put", {"text": HELD, "summary": HELD}),
+    ]
+    async with server.client("auto", token) as client:
+        for tool, arguments in made:
+            assert "error" not in await said(client, tool, **arguments)
+        return (await said(client, "handoff_create", note=HELD)).split()[2].rstrip(":")
+
+
+@pytest.mark.parametrize("mode", GENERATIONS)
+async def test_nothing_of_another_project_shows_in_any_answer(
+    mode: str, settings: Settings, path: str
+) -> None:
+    """Every tool, asked by the names that things have there; resources and prompts too."""
+    mine, theirs = await token_for(path, "acme", "docs"), await token_for(path, NAMED)
+    of_names: dict[str, Any] = {
+        **dict.fromkeys(("query", "key", "thread", "run_id", "step", "fact"), NAMED),
+        "subject": f"thread:{NAMED}",
+        "criterion": "1",
+        "op": "help",
+        "text": "t",
+        "goal": "g",
+        "state": "s",
+        "next_action": "n",
+        "status": "failed",
+        "note": "n",
+        "value": "v",
+        "statement": "s",
+        "objective": "o",
+        "ok": True,
+        "result": "r",
+    }
+    asked: list[str] = []
+    unasked: list[str] = []
+    async with serving(settings, PROXIED) as server:
+        key = await fill_the_other(server, theirs)
+        async with server.client(mode, mine) as client:
+            for project in ("", "acme", NAMED):
+                for spec in ALL_TOOLS:
+                    given = {
+                        p.name: of_names[p.name] for p in spec.parameters if p.name in of_names
+                    }
+                    given |= {"key": key} if spec.name == "handoff_accept" else {}
+                    for arguments in ({}, given):
+                        answer = await said(client, spec.name, **arguments, project=project)
+                        (asked if arguments or project == NAMED else unasked).append(answer)
+            uris = ("state://orient", "state://threads", "state://journal")
+            unasked += [str(await client.read_resource(uri)) for uri in uris]
+            asked.append(str(await client.read_resource(f"state://memory/{NAMED}")))
+            unasked += [str(await client.get_prompt(p)) for p in ("orient", "handoff", "wrap_up")]
+
+    assert [answer for answer in asked + unasked if HELD in answer] == []
+    unasked_of_acme = [answer for answer in unasked if "[acme" not in answer]
+    assert [answer for answer in unasked_of_acme if NAMED in answer] == []
+    assert len(unasked_of_acme) > len(ALL_TOOLS)
+
+
+@pytest.mark.parametrize("mode", GENERATIONS)
+async def test_a_narrower_toolset_lists_less_and_refuses_the_rest(
+    mode: str, settings: Settings, path: str
+) -> None:
+    token = await token_for(path, "acme", toolset="readonly")
+    async with serving(settings, PROXIED) as server, server.client(mode, token) as client:
+        listed = [tool.name for tool in (await client.list_tools()).tools]
+        instructions = client.instructions
+        refused = await said(client, "journal_append", text="in")
+        through = await said(client, "state_op", op="journal_append", arguments={"text": "in"})
+        read = await said(client, "journal_tail")
+
+    readonly = toolset.load("readonly")
+    assert sorted(listed) == sorted(spec.name for spec in readonly.tools)
+    assert instructions == readonly.instructions
+    assert refused.startswith(
+        "error: readonly_toolset: journal_append writes, and this token only reads. Nothing was "
+        "changed. A token with --toolset coding has it."
+    )
+    assert through.startswith("error: readonly_toolset: state_op writes, and this token only reads")
+    assert read.startswith("The journal is empty") or "no entries" in read.lower()
+
+
+@pytest.mark.parametrize(
+    ("of_server", "of_token", "tools"),
+    [
+        ("all", "all", "all"),
+        ("all", "coding", "coding"),
+        ("all", "readonly", "readonly"),
+        ("coding", "all", "coding"),
+        ("coding", "coding", "coding"),
+        ("readonly", "all", "readonly"),
+    ],
+)
+def test_of_two_toolsets_the_narrower_one_is_left(
+    of_server: str, of_token: str, tools: str
+) -> None:
+    narrowed = toolset.narrowed(toolset.load(of_server), of_token)
+
+    expected = toolset.load(tools)
+    assert {spec.name for spec in narrowed.tools} == {spec.name for spec in expected.tools}
+    assert narrowed.read_only is expected.read_only
+    assert narrowed.instructions == expected.instructions
+
+
+def test_no_tool_is_left_that_either_lacks_and_read_only_wins() -> None:
+    mixed = toolset.narrowed(toolset.load("coding", exclude=("search",)), "readonly")
+    reading = toolset.narrowed(toolset.load("all", read_only=True), "all")
+
+    both = {"orient", "memory_get", "thread_list", "thread_get", "journal_tail", "run_resume"}
+    assert {spec.name for spec in mixed.tools} == both | {"fact_list", "blob_get"}
+    assert mixed.read_only and reading.read_only
+    assert not any(spec.writes for spec in (*mixed.tools, *reading.tools))
+
+
+async def test_a_token_narrows_where_none_is_needed_too(settings: Settings, path: str) -> None:
+    token = await token_for(path, "acme", toolset="readonly")
+    async with serving(settings) as server:
+        assert (await server.call("orient", project="beta")).status == 200
+        refused = await server.call("orient", token=token, project="beta")
+        assert "project_unknown" in refused.text
+        assert (await server.ask("GET", "/metrics", token=token)).status == 403
+        assert (await server.ask("GET", "/metrics")).status == 200
+
+
+# Where it listens
+
+
+def test_what_would_be_open_to_others_is_refused_with_what_to_do() -> None:
+    def refused(address: str, **options: Any) -> str:
+        with pytest.raises(BadArgument) as problem:
+            door(address, **options)
+        return str(problem.value)
+
+    assert refused("10.1.2.3:8765") == (
+        "bad_argument: 10.1.2.3:8765 can be reached from other machines, and tokens would cross "
+        "the network in the clear. Give --tls-cert FILE and --tls-key FILE, or say --behind-proxy "
+        "if a proxy in front speaks TLS. Only for this machine: --http 127.0.0.1:8765."
+    )
+    assert refused("[::]:1", behind_proxy=True) == (
+        "bad_argument: [::]:1 is every address of this machine, so it is not known what clients "
+        "call it. Give --allow-host NAME with the name that they use."
+    )
+    assert "Give both --tls-cert and --tls-key" in refused("1", tls_cert="x")
+    assert "Write HOST:PORT, as 127.0.0.1:8765" in refused("somewhere")
+    assert "which is no address" in refused("localhost:99999")
+    assert "which is no host name" in refused("1", names=("https://state.example.com",))
+
+
+def test_only_this_machine_needs_no_token() -> None:
+    assert door("8765").is_local and door("localhost:1").is_local and door("[::1]:1").is_local
+    assert not door("8765", behind_proxy=True).is_local
+    assert not door("10.1.2.3:1", tls_cert="c", tls_key="k").is_local
+    assert not door("state.example.com:1", behind_proxy=True).is_local
+    assert door("0.0.0.0:1", behind_proxy=True, names=("State.example.com",)).hosts == {
+        "0.0.0.0",
+        "state.example.com",
+    }
+
+
+async def test_a_port_that_is_taken_is_a_wrong_argument(settings: Settings) -> None:
+    async with serving(settings) as server:
+        with pytest.raises(BadArgument, match="Address already in use"):
+            async with serving(settings, Door(port=server.port)):
+                pass
