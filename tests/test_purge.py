@@ -258,6 +258,7 @@ async def test_what_the_store_itself_wrote_is_left_alone(path: str, full: Path, 
     assert contradictions(path) == []
 
 
+@pytest.mark.sqlite
 async def test_what_only_stands_side_by_side_is_no_place_of_it(path: str) -> None:
     async with store_at(path) as store:
         state = store.as_()

@@ -143,7 +143,6 @@ async def test_one_machine_hands_over_to_another_and_vanishes(
                 key = next(word for word in offered.split() if word.startswith("h-")).strip('".,:')
                 taken = await say(claude, "handoff_accept", key=key)
                 packet = await say(claude, "orient")
-                held = await claude.call_tool("thread_claim", {"thread": "fix-import"})
                 wrote = await say(claude, "journal_append", text="went on")
             watching.terminate()
             await watching.wait()
@@ -151,7 +150,6 @@ async def test_one_machine_hands_over_to_another_and_vanishes(
     assert b"codex" in seen
     assert "the parser is next" in taken
     assert "Ship import v2" in packet
-    assert "fix-import [active, held by codex" in packet, packet
-    assert text_of(held).startswith("error: held: ")
+    assert "fix-import [active, held by this session" in packet
     assert "lease_token" in claimed
     assert "saved as entry" in wrote

@@ -94,12 +94,12 @@ class _InDoubt(Exception):
     """The connection was lost when the server had been told to commit.
 
     Args:
-        last: what it wrote.
+        last: what it wrote; None if that was no event, which may be written twice.
         transaction: the server's number of it.
         key: the advisory lock that it held.
     """
 
-    def __init__(self, last: _Written, transaction: str, key: int) -> None:
+    def __init__(self, last: _Written | None, transaction: str, key: int) -> None:
         super().__init__()
         self.last = last
         self.transaction = transaction
@@ -587,8 +587,7 @@ class PostgresDatabase(Database):
         Raises:
             _InDoubt: the connection was lost before the server said so.
         """
-        assert tx.last is not None
-        told = {"channel": CHANNEL, "told": f"{self.address.schema} {tx.last.project}"}
+        told = {"channel": CHANNEL, "told": f"{self.address.schema} {tx.project}"}
         transaction = connection.execute(_LAST, told).fetchone()["xact"]
         try:
             ended = connection.commit()
@@ -606,13 +605,16 @@ class PostgresDatabase(Database):
         Raises:
             StoreDamaged: it could not be found out.
         """
+        last = doubt.last
+        if last is None:
+            return False
 
         def look() -> bool:
             with self._connected(deadline) as connection, _ended(connection):
                 connection.within = Connection.EVERY
                 self._begin(connection, "", deadline)
                 connection.execute(_LOCK, {"key": doubt.key})
-                params = doubt.last.params() | {"xact": doubt.transaction}
+                params = last.params() | {"xact": doubt.transaction}
                 return connection.execute(_WRITTEN, params).fetchone() is not None
 
         deadline = time.monotonic() + self.wait
