@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -247,6 +248,7 @@ class PostgresDatabase(Database):
             wait=wait,
         )
         self._pool: ConnectionPool[psycopg.Connection[Any]] | None = None
+        self._opening = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
         self._turns: WeakValueDictionary[object, asyncio.Lock] = WeakValueDictionary()
         self._free = asyncio.Semaphore(CONNECTIONS)
@@ -365,9 +367,8 @@ class PostgresDatabase(Database):
         Raises:
             StoreBusy: the server could not be reached in time.
         """
-        if self._pool is None:
-            self._pool = self._open_pool()
-        pool = self._pool
+        with self._opening:
+            pool = self._pool = self._pool or self._open_pool()
         try:
             raw = pool.getconn(max(0.05, deadline - time.monotonic()))
         except PoolTimeout:
