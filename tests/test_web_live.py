@@ -79,6 +79,7 @@ async def test_what_one_page_does_another_server_shows(
         assert (await second.view("memory")).json["blocks"][0]["locked"] == "mine"
 
 
+@pytest.mark.sqlite
 async def test_a_page_is_told_when_the_store_breaks_and_when_it_is_mended(
     page: Browser, path: str, tmp_path: Path
 ) -> None:
@@ -95,6 +96,7 @@ async def test_a_page_is_told_when_the_store_breaks_and_when_it_is_mended(
         assert await next_event(stream) == ("change", {"event": 1})
 
 
+@pytest.mark.sqlite
 async def test_a_page_of_a_broken_store_waits_for_it(settings: Settings, path: str) -> None:
     Path(path).parent.mkdir()
     Path(path).write_bytes(b"no store " * 400)  # noqa: ASYNC240
