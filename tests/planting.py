@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import shutil
-import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -14,10 +13,12 @@ from pathlib import Path
 
 import carrying
 from carrying import fill
+from whole_stores import copied, everything, fill_like
 from workload import StepClock
 
 from mcp_state.api import State
 from mcp_state.models import Actor, Caller, Place
+from mcp_state.settings import is_address
 from mcp_state.store.database import open_database
 
 SECRET = "hunter22"
@@ -41,9 +42,9 @@ class CountingClock(StepClock):
 class Store:
     """A store for several callers."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self.database = open_database(str(path), clock=CountingClock(), allow_secrets=True)
+        self.database = open_database(path, clock=CountingClock(), allow_secrets=True)
 
     def as_(self, agent: str = "codex", session: str = "s1", project: str = "acme") -> State:
         caller = Caller(project, "argument", Actor(agent, "test", session), worktree="/w")
@@ -56,10 +57,13 @@ class Store:
 
 
 @asynccontextmanager
-async def store_at(path: Path, model: Path | None = None) -> AsyncGenerator[Store]:
+async def store_at(path: str | Path, model: Path | None = None) -> AsyncGenerator[Store]:
     """A store, new or like another one."""
-    if model is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    path = str(path)
+    if model is not None and is_address(path):
+        fill_like(path, model)
+    elif model is not None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(model, path)
     store = Store(path)
     try:
@@ -197,18 +201,16 @@ def held_by_bytes(folder: Path, text: str = SECRET) -> list[str]:
     return sorted(name for name, found in data.items() if text.lower().encode() in found)
 
 
-def schema(path: Path) -> list[tuple[str, ...]]:
-    with contextlib.closing(sqlite3.connect(path)) as store:
-        return sorted(store.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
+def held(path: str, text: str = SECRET) -> list[str]:
+    """The files of a store that hold the text, or what its tables say with it."""
+    if not is_address(path):
+        return held_by_bytes(Path(path).parent, text)
+    return [line for line in everything(path) if text.lower() in line.lower()]
 
 
-def contents(path: Path, *, purged: bool = False) -> list[str]:
+def contents(path: str, *, purged: bool = False) -> list[str]:
     """All that is in a store, as SQL, without digests of repeated calls and without a purge."""
-    with (
-        contextlib.closing(sqlite3.connect(path)) as store,
-        contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as copy,
-    ):
-        store.backup(copy)
+    with copied(path) as copy:
         triggers = copy.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall()
         for (name,) in triggers:
             copy.execute(f"DROP TRIGGER {name}")

@@ -25,6 +25,8 @@ from mcp_state.models import MemoryBlock, MissingBlock
 from mcp_state.store.backup import Backup, Restored, back_up, restore
 from mcp_state.store.doctor import examine
 
+pytestmark = pytest.mark.sqlite
+
 EXPLAINS = (
     "Nothing was changed. `mcp-state doctor` explains it, "
     "`mcp-state restore BACKUP` puts a good copy in its place."

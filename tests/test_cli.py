@@ -580,6 +580,7 @@ def test_projects_are_listed_renamed_and_merged(run: Run, ok: Ok, refused: Refus
     assert [project["name"] for project in json.loads(ok("projects", "--json"))] == ["acme"]
 
 
+@pytest.mark.sqlite
 def test_doctor_finds_nothing_wrong_with_a_sound_store(ok: Ok, path: str) -> None:
     ok("journal", "append", "hello")
 
@@ -594,6 +595,7 @@ def test_doctor_finds_nothing_wrong_with_a_sound_store(ok: Ok, path: str) -> Non
     assert f"\nok       {len(checks)} checks: {', '.join(checks)}\n" in ok("doctor", "-v")
 
 
+@pytest.mark.sqlite
 def test_doctor_ends_with_one_if_something_is_damaged(run: Run, ok: Ok, path: str) -> None:
     ok("journal", "append", "hello")
     Path(path).write_bytes(b"no database" * 1000)
@@ -604,6 +606,7 @@ def test_doctor_ends_with_one_if_something_is_damaged(run: Run, ok: Ok, path: st
     assert "\ndamage   " in result.stdout and "mcp-state restore BACKUP" in result.stdout
 
 
+@pytest.mark.sqlite
 def test_a_backup_is_restored(ok: Ok, refused: Refused, tmp_path: Path, path: str) -> None:
     copy = str(tmp_path / "copy.db")
     ok("memory", "set", "plan", "one")
@@ -623,6 +626,7 @@ def test_a_backup_is_restored(ok: Ok, refused: Refused, tmp_path: Path, path: st
     assert refused("restore", str(tmp_path / "none")).startswith("not_found: no backup at ")
 
 
+@pytest.mark.sqlite
 def test_a_damaged_store_is_an_error_with_a_way_out(ok: Ok, refused: Refused, path: str) -> None:
     ok("journal", "append", "hello")
     Path(path).write_bytes(b"no database" * 1000)

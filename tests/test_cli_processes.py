@@ -132,6 +132,7 @@ def test_an_error_is_one_line_of_stderr(run: Run) -> None:
     assert done.stderr.count(b"\n") == 1
 
 
+@pytest.mark.sqlite
 def test_a_damaged_store_is_told_without_what_the_library_logs(run: Run, path: str) -> None:
     run("journal", "append", "hello")
     data = bytearray(Path(path).read_bytes())
@@ -236,6 +237,7 @@ def test_following_reads_forward_from_an_entry_through_many(run: Run, start: Sta
     assert [child.line() for _ in range(4)][1::2] == ["    entry 2", "    entry 3"]
 
 
+@pytest.mark.sqlite
 def test_following_goes_on_in_a_backup_that_was_put_in_place(
     run: Run, start: Start, tmp_path: Path
 ) -> None:
@@ -467,6 +469,7 @@ def test_an_error_is_one_harmless_line_whatever_it_quotes(run: Run) -> None:
     )
 
 
+@pytest.mark.sqlite
 def test_what_people_wait_for_shows_progress_on_a_terminal(
     run: Run, shown: Shown, tmp_path: Path
 ) -> None:

@@ -43,6 +43,8 @@ from mcp_state.store.opening import Migration
 from mcp_state.store.queue import noted_changes
 from mcp_state.store.transaction import Writing
 
+pytestmark = pytest.mark.sqlite
+
 WAY_OUT = (
     "Nothing was changed. `mcp-state doctor` explains it, "
     "`mcp-state restore BACKUP` puts a good copy in its place."

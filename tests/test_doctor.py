@@ -27,6 +27,8 @@ from mcp_state.models import Totals
 from mcp_state.store import opening
 from mcp_state.store.doctor import Finding, Report, Writer, examine
 
+pytestmark = pytest.mark.sqlite
+
 RESTORE = (
     "`mcp-state restore BACKUP` puts a good copy in its place; the damaged file is kept beside it."
 )

@@ -47,6 +47,8 @@ from workload import plain, rows
 from mcp_state.errors import StoreDamaged
 from mcp_state.store.doctor import examine
 
+pytestmark = pytest.mark.sqlite
+
 SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 NEEDED = SOAK or bool(os.environ.get("MCP_STATE_NEED_STRACE"))
 SEED = random.SystemRandom().randrange(1 << 32)

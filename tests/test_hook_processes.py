@@ -178,6 +178,7 @@ def test_a_relative_path_of_the_store_is_one_line(environment: dict[str, str]) -
     assert done.stderr.startswith(b"mcp-state hook: bad_argument: --db is 'state.db', a relative")
 
 
+@pytest.mark.sqlite
 def test_a_broken_store_is_one_line(hook: Hook, path: str) -> None:
     Path(path).parent.mkdir()
     Path(path).write_bytes(b"no database")
@@ -215,6 +216,7 @@ def test_a_slow_git_costs_what_it_would_have_told_and_not_the_packet(
     assert b"it took longer than 0.7 s" in done.stdout
 
 
+@pytest.mark.sqlite
 @pytest.mark.usefixtures("worked")
 @pytest.mark.parametrize("event", ["session-start", "pre-compact", "stop", "subagent-start"])
 def test_a_store_that_hangs_delays_nobody(hook: Hook, path: str, event: str) -> None:
@@ -228,6 +230,7 @@ def test_a_store_that_hangs_delays_nobody(hook: Hook, path: str, event: str) -> 
     assert output == ({"hookSpecificOutput": LATE} if event == "session-start" else None)
 
 
+@pytest.mark.sqlite
 @pytest.mark.usefixtures("worked")
 def test_a_store_that_is_locked_delays_nobody(hook: Hook, path: str) -> None:
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:

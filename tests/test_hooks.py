@@ -443,6 +443,7 @@ def broken(path: str) -> str:
     return path
 
 
+@pytest.mark.sqlite
 async def test_a_broken_store_is_one_line_at_the_start_and_an_error_elsewhere(
     hook: Hook, broken: str
 ) -> None:

@@ -16,6 +16,8 @@ from mcp_state.models import MemoryBlock
 from mcp_state.store import opening
 from mcp_state.store.doctor import examine
 
+pytestmark = pytest.mark.sqlite
+
 AT = "2026-11-20T08:00:00.000000Z"
 OF_VERSION_1 = (
     "INSERT INTO store VALUES (1, 1, 0, :at)",

@@ -20,12 +20,11 @@ from planting import (
     SECRET,
     Plant,
     contents,
-    held_by_bytes,
+    held,
     make_full,
-    schema,
     store_at,
 )
-from whole_stores import contradictions
+from whole_stores import Stores, contradictions, exists, schema
 
 from mcp_state.errors import BadArgument, Conflict, NoProgress, NotFound
 from mcp_state.models import MemoryBlock
@@ -48,29 +47,29 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__.strip("_"))
 async def test_afterwards_the_store_is_as_if_the_mark_had_been_written_instead(
-    tmp_path: Path, full: Path, plant: Plant
+    stores: Stores, full: Path, plant: Plant
 ) -> None:
-    ours, other = tmp_path / "ours" / "state.db", tmp_path / "other" / "state.db"
+    ours, other = stores / "ours/state.db", stores / "other/state.db"
     async with store_at(ours, full) as store, store_at(other, full) as likewise:
         await plant(store.as_(), SECRET)
         await plant(likewise.as_(), MARK)
         before = schema(ours)
-        assert held_by_bytes(ours.parent) != []
+        assert held(ours) != []
 
         purged = await store.person.purge(SECRET, "it was pasted")
 
         assert (purged.clean, purged.mark, purged.elsewhere) == (True, MARK, False)
-    assert held_by_bytes(ours.parent) == []
+    assert held(ours) == []
     assert contradictions(ours) == contradictions(other) == []
     assert schema(ours) == before
     assert contents(ours, purged=True) == contents(other)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_the_same_in_random_places(tmp_path: Path, full: Path, seed: int) -> None:
+async def test_the_same_in_random_places(stores: Stores, full: Path, seed: int) -> None:
     rng = random.Random(seed)
     plants = rng.sample(PLANTS, rng.randrange(2, len(PLANTS)))
-    ours, other = tmp_path / "ours" / "state.db", tmp_path / "other" / "state.db"
+    ours, other = stores / "ours/state.db", stores / "other/state.db"
     async with store_at(ours, full) as store, store_at(other, full) as likewise:
         for plant in plants:
             around = ("".join(rng.choices("abc é\"\\\n'", k=rng.randrange(4))) for _ in "12")
@@ -84,12 +83,12 @@ async def test_the_same_in_random_places(tmp_path: Path, full: Path, seed: int) 
                     raise
         purged = await store.person.purge(SECRET, "it was pasted")
         assert (purged.clean, purged.mark) == (True, MARK)
-    assert held_by_bytes(ours.parent) == []
+    assert held(ours) == []
     assert contradictions(ours) == []
     assert contents(ours, purged=True) == contents(other)
 
 
-async def test_it_is_found_in_whatever_form_it_was_stored(tmp_path: Path) -> None:
+async def test_it_is_found_in_whatever_form_it_was_stored(path: str) -> None:
     text = 'Größe "42"\\n of\tAnna'
     forms = {
         "as it is": text,
@@ -102,7 +101,7 @@ async def test_it_is_found_in_whatever_form_it_was_stored(tmp_path: Path) -> Non
         "in Python": repr([text]),
         "with another letter": text.replace("ß", "SS"),
     }
-    async with store_at(tmp_path / "state.db") as store:
+    async with store_at(path) as store:
         state = store.as_()
         for name, form in forms.items():
             await state.memory.set(name, f"<{form}>")
@@ -133,9 +132,9 @@ async def test_it_is_found_in_whatever_form_it_was_stored(tmp_path: Path) -> Non
     ],
 )
 async def test_what_the_store_cut_short_is_known_by_eight_characters(
-    tmp_path: Path, before: str, after: str
+    path: str, before: str, after: str
 ) -> None:
-    async with store_at(tmp_path / "state.db") as store:
+    async with store_at(path) as store:
         await store.as_().memory.set("cut", before)
         await store.as_().memory.set("whole", "correct horse battery staple")
         assert (await store.person.purge("correct horse battery staple", "x")).clean
@@ -144,9 +143,9 @@ async def test_what_the_store_cut_short_is_known_by_eight_characters(
         assert block.value == after
 
 
-async def test_of_a_text_of_several_lines_no_summary_keeps_the_first(tmp_path: Path) -> None:
+async def test_of_a_text_of_several_lines_no_summary_keeps_the_first(path: str) -> None:
     text = "dear diary, today\nI met nobody"
-    async with store_at(tmp_path / "state.db") as store:
+    async with store_at(path) as store:
         state = store.as_()
         await state.journal.append(f"found: {text}")
         await state.journal.append("a" * 100 + text)
@@ -160,12 +159,12 @@ async def test_of_a_text_of_several_lines_no_summary_keeps_the_first(tmp_path: P
         f"put, 30 characters: {MARK}",
         "a text purged from 14 places in 3 subjects, because x",
     ]
-    assert held_by_bytes(tmp_path, "dear diary") == []
-    assert contradictions(tmp_path / "state.db") == []
+    assert held(path, "dear diary") == []
+    assert contradictions(path) == []
 
 
-async def test_what_led_to_a_renamed_thing_leads_to_it_under_its_new_name(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "state.db") as store:
+async def test_what_led_to_a_renamed_thing_leads_to_it_under_its_new_name(path: str) -> None:
+    async with store_at(path) as store:
         state = store.as_()
         await state.threads.set("Deploy hunter22", title="deploy")
         await state.threads.set("after", depends_on=["deploy HUNTER22"])
@@ -189,12 +188,11 @@ async def test_what_led_to_a_renamed_thing_leads_to_it_under_its_new_name(tmp_pa
             await state.threads.get("deploy hunter22")
         found = await state.search.find("deploy")
         assert [hit.name for hit in found.hits] == [f"Deploy {MARK}"]
-    assert contradictions(tmp_path / "state.db") == []
+    assert contradictions(path) == []
 
 
-async def test_names_that_differ_in_the_text_alone_stay_apart(tmp_path: Path) -> None:
+async def test_names_that_differ_in_the_text_alone_stay_apart(path: str) -> None:
     """Also those that an earlier purge named."""
-    path = tmp_path / "state.db"
     async with store_at(path) as store:
         state = store.as_()
         await state.threads.set("of hunter22", criteria=["with hunter22", "with HUNTER22"])
@@ -208,8 +206,7 @@ async def test_names_that_differ_in_the_text_alone_stay_apart(tmp_path: Path) ->
     assert contradictions(path) == []
 
 
-async def test_agents_that_differ_in_its_case_alone_stay_two(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
+async def test_agents_that_differ_in_its_case_alone_stay_two(path: str) -> None:
     async with store_at(path) as store:
         for number, agent in enumerate(("anna meier", "Anna Meier")):
             state = store.as_(agent, "s")
@@ -228,9 +225,8 @@ async def test_agents_that_differ_in_its_case_alone_stay_two(tmp_path: Path) -> 
 
 
 async def test_names_that_differ_in_white_space_and_escapes_alone_stay_apart(
-    tmp_path: Path,
+    path: str,
 ) -> None:
-    path = tmp_path / "state.db"
     async with store_at(path) as store:
         state = store.as_()
         for number, name in enumerate(('of "anna" m', 'of "Anna"   m', 'of \\"anna\\" m')):
@@ -250,11 +246,8 @@ async def test_names_that_differ_in_white_space_and_escapes_alone_stay_apart(
 
 
 @pytest.mark.parametrize("text", ["2026", "1000", "file:", "00Z", "b-1", "0000", "s-1", "j-00"])
-async def test_what_the_store_itself_wrote_is_left_alone(
-    tmp_path: Path, full: Path, text: str
-) -> None:
+async def test_what_the_store_itself_wrote_is_left_alone(path: str, full: Path, text: str) -> None:
     """Times, numbers of events, keys, digests: a short text may be part of them by chance."""
-    path = tmp_path / "state.db"
     text = text.ljust(4, "0")
     async with store_at(path, full) as store:
         for plant in PLANTS:
@@ -265,8 +258,8 @@ async def test_what_the_store_itself_wrote_is_left_alone(
     assert contradictions(path) == []
 
 
-async def test_what_only_stands_side_by_side_is_no_place_of_it(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
+@pytest.mark.sqlite
+async def test_what_only_stands_side_by_side_is_no_place_of_it(path: str) -> None:
     async with store_at(path) as store:
         state = store.as_()
         await state.runs.begin("Release", run="prod")
@@ -281,17 +274,16 @@ async def test_what_only_stands_side_by_side_is_no_place_of_it(tmp_path: Path) -
         ]
 
 
-async def test_a_name_that_has_no_room_for_the_mark_gets_a_shorter_one(tmp_path: Path) -> None:
+async def test_a_name_that_has_no_room_for_the_mark_gets_a_shorter_one(path: str) -> None:
     name = "x" * 124 + "anna"
-    async with store_at(tmp_path / "state.db") as store:
+    async with store_at(path) as store:
         await store.as_().threads.set(name)
         purged = await store.person.purge("anna", "x")
         assert purged.mark == "[1]"
         assert (await store.as_().threads.get("x" * 124 + "[1]")).thread.version == 1
 
 
-async def test_a_blob_gets_the_key_of_what_is_left_wherever_its_own_stood(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
+async def test_a_blob_gets_the_key_of_what_is_left_wherever_its_own_stood(path: str) -> None:
     async with store_at(path) as store:
         state = store.as_()
         blob = await state.blobs.put(f"a log\n{SECRET}\n", summary="log")
@@ -309,8 +301,7 @@ async def test_a_blob_gets_the_key_of_what_is_left_wherever_its_own_stood(tmp_pa
     assert contradictions(path) == []
 
 
-async def test_a_transcript_keeps_every_other_byte(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
+async def test_a_transcript_keeps_every_other_byte(path: str) -> None:
     given = (
         '{ "role": "user",  "n": 1.50, "a": "Gr\\u00f6\\u00dfe \\/ \\ud800", "a": 2 }',
         '{ "pin": 12345678,  "\\u0068unter22": ["x hunter22", "\\u0068unter22 \\ud800"] }',
@@ -335,8 +326,7 @@ async def test_a_transcript_keeps_every_other_byte(tmp_path: Path) -> None:
     assert contradictions(path) == []
 
 
-async def test_a_repeated_call_does_not_bring_it_back(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
+async def test_a_repeated_call_does_not_bring_it_back(path: str) -> None:
     async with store_at(path) as store:
         state = store.as_()
         await state.journal.append(f"it is {SECRET}", idempotency_key="once")
@@ -348,11 +338,11 @@ async def test_a_repeated_call_does_not_bring_it_back(tmp_path: Path) -> None:
         with pytest.raises(Conflict, match="idempotency key 'once'"):
             await state.memory.append("plan", f"it is {SECRET}", idempotency_key="once")
         assert (await state.journal.append("something else", idempotency_key="other")).repeated
-    assert held_by_bytes(tmp_path) == []
+    assert held(path) == []
 
 
-async def test_a_loop_that_failed_with_it_is_still_known_as_one(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "state.db") as store:
+async def test_a_loop_that_failed_with_it_is_still_known_as_one(path: str) -> None:
+    async with store_at(path) as store:
         state = store.as_()
         await state.runs.begin("Try", run="try")
         for _ in range(3):
@@ -366,8 +356,7 @@ async def test_a_loop_that_failed_with_it_is_still_known_as_one(tmp_path: Path) 
             await state.steps.begin("try", "log in", input="x")
 
 
-async def test_another_project_keeps_it_and_nothing_more_is_said_of_it(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
+async def test_another_project_keeps_it_and_nothing_more_is_said_of_it(path: str) -> None:
     async with store_at(path) as store:
         for project in ("acme", "beta"):
             state = store.as_("anna hunter22", "s", project)
@@ -399,12 +388,11 @@ async def test_another_project_keeps_it_and_nothing_more_is_said_of_it(tmp_path:
         assert {place.project for place in everywhere.places} == {"beta"}
         summary = (await beta.events.history()).events[-1].summary
         assert summary == "a text purged from 7 places in 4 subjects, because x"
-    assert held_by_bytes(tmp_path) == []
+    assert held(path) == []
     assert contradictions(path) == []
 
 
-async def test_a_project_and_a_directory_that_are_named_so_are_not_any_more(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
+async def test_a_project_and_a_directory_that_are_named_so_are_not_any_more(path: str) -> None:
     async with store_at(path) as store:
         state = store.as_(project="of-hunter22")
         state.caller.anchor = "/home/hunter22/work"
@@ -418,11 +406,10 @@ async def test_a_project_and_a_directory_that_are_named_so_are_not_any_more(tmp_
         assert state.totals.project == f"of-{MARK}"
         (project,) = await state.projects.list()
         assert (project.name, project.directories) == (f"of-{MARK}", [f"/home/{MARK}/work"])
-    assert held_by_bytes(tmp_path) == []
+    assert held(path) == []
 
 
-async def test_looking_first_changes_nothing_and_never_shows_it(tmp_path: Path, full: Path) -> None:
-    path = tmp_path / "state.db"
+async def test_looking_first_changes_nothing_and_never_shows_it(path: str, full: Path) -> None:
     async with store_at(path, full) as store:
         for plant in PLANTS:
             await plant(store.as_(), SECRET)
@@ -436,8 +423,8 @@ async def test_looking_first_changes_nothing_and_never_shows_it(tmp_path: Path, 
         assert SECRET not in repr(done)
 
 
-async def test_the_event_tells_who_when_why_and_how_many(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "state.db") as store:
+async def test_the_event_tells_who_when_why_and_how_many(path: str) -> None:
+    async with store_at(path) as store:
         await store.as_().memory.set("plan", SECRET)
         done = await store.person.purge(SECRET, "it was\npasted")
         event = (await store.as_().events.history("project:")).events[-1]
@@ -471,9 +458,8 @@ async def test_the_event_tells_who_when_why_and_how_many(tmp_path: Path) -> None
     ],
 )
 async def test_what_can_not_be_purged_is_refused_without_a_change(
-    tmp_path: Path, text: str, reason: str, fact: str
+    path: str, text: str, reason: str, fact: str
 ) -> None:
-    path = tmp_path / "state.db"
     async with store_at(path) as store:
         await store.as_().memory.set("plan", SECRET)
         before = contents(path)
@@ -483,11 +469,11 @@ async def test_what_can_not_be_purged_is_refused_without_a_change(
         assert contents(path) == before
 
 
-async def test_there_has_to_be_a_store_and_a_project(tmp_path: Path) -> None:
-    async with store_at(tmp_path / "state.db") as store:
+async def test_there_has_to_be_a_store_and_a_project(path: str) -> None:
+    async with store_at(path) as store:
         with pytest.raises(NotFound, match="no store at"):
             await store.person.purge(SECRET, "x")
-        assert os.listdir(tmp_path) == []
+        assert not exists(path)
         await store.as_().memory.set("plan", SECRET)
         with pytest.raises(NotFound, match="no project 'nope'; there is 'acme'"):
             await store.as_(project="nope").purge(SECRET, "x")
@@ -495,9 +481,9 @@ async def test_there_has_to_be_a_store_and_a_project(tmp_path: Path) -> None:
 
 
 async def test_a_purged_project_can_be_carried_elsewhere_and_back(
-    tmp_path: Path, full: Path
+    stores: Stores, tmp_path: Path, full: Path
 ) -> None:
-    async with store_at(tmp_path / "one" / "state.db", full) as one:
+    async with store_at(stores / "one/state.db", full) as one:
         for plant in PLANTS:
             await plant(one.as_(), SECRET)
         assert (await one.person.purge(SECRET, "x")).clean
@@ -505,12 +491,11 @@ async def test_a_purged_project_can_be_carried_elsewhere_and_back(
         await one.as_().transfer.export(file)
         again = await one.as_().transfer.import_file(file)
         assert (again.event, again.kept_apart) == (0, {})
-    (tmp_path / "two").mkdir()
-    async with store_at(tmp_path / "two" / "state.db") as two:
+    async with store_at(stores / "two/state.db") as two:
         imported = await two.as_().transfer.import_file(file)
         assert imported.kept_apart == {}
-    assert contradictions(tmp_path / "two" / "state.db") == []
-    assert held_by_bytes(tmp_path) == []
+    assert contradictions(stores / "two/state.db") == []
+    assert held(stores / "two/state.db") == []
 
 
 def test_agents_have_no_tool_for_it() -> None:
@@ -549,9 +534,9 @@ tokens agent
 """
 
 
-async def test_every_column_is_either_gone_through_or_known_to_be_ours(tmp_path: Path) -> None:
+async def test_every_column_is_either_gone_through_or_known_to_be_ours(path: str) -> None:
     """A new one has to be thought of: is it JSON, a name that something leads to, a digest?"""
-    async with store_at(tmp_path / "state.db") as store:
+    async with store_at(path) as store:
         await store.as_().memory.set("plan", "x")
 
         def listed(tx: Reading) -> str:

@@ -30,6 +30,8 @@ from mcp_state.models import PurgedFile
 from mcp_state.store import doctor
 from mcp_state.store.database import open_database
 
+pytestmark = pytest.mark.sqlite
+
 SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 SEED = random.SystemRandom().randrange(1 << 32)
 MARKED = "for the record: [purged]"

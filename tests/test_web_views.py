@@ -550,6 +550,7 @@ def contents(path: str) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in found if not file.name.endswith("-shm")}
 
 
+@pytest.mark.sqlite
 async def test_a_broken_store_still_serves_the_page_and_says_the_way_out(
     settings: Settings, path: str
 ) -> None:

@@ -18,6 +18,9 @@ from peeking import connected, rows
 from mcp_state.settings import is_address
 from mcp_state.store import copying, opening
 from mcp_state.store.consistency import inspect
+from mcp_state.store.postgres import filling
+from mcp_state.store.postgres.catalogue import POSTGRES
+from mcp_state.store.postgres.connection import Connection
 from mcp_state.store.transaction import without_triggers
 from mcp_state.times import Clock
 
@@ -43,6 +46,30 @@ class Stores:
         if name not in self._known:
             self._known[name] = self._stack.enter_context(postgres.empty_store())
         return self._known[name]
+
+
+def fill_like(path: str, model: Path) -> None:
+    """Make an empty store of a server like one in a file."""
+    raw = connected(path)
+    connection = Connection(raw)
+    connection.within = Connection.EVERY
+    sink = filling.Schema(connection)
+    with contextlib.closing(sqlite3.connect(model)) as store:
+        raw.execute("BEGIN")
+        sink.switch_triggers("DISABLE")
+        raw.execute("SET CONSTRAINTS ALL DEFERRED")
+        for table in copying.tables():
+            sink.insert(table, store.execute(table.rows))
+        raw.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        sink.switch_triggers("ENABLE")
+        raw.execute("COMMIT")
+
+
+def schema(path: str) -> list[tuple[Any, ...]]:
+    """All that is known of tables, indexes and triggers."""
+    if is_address(path):
+        return rows(path, POSTGRES.words)
+    return sorted(rows(path, "SELECT type, name, tbl_name, sql FROM sqlite_schema"), key=str)
 
 
 def exists(path: str) -> bool:

@@ -34,7 +34,7 @@ class Bounds:
     idle: float = 1800.0
     rate: float = 100.0
     burst: float = 500.0
-    stop: int = 5
+    stop: float = 5.0
 
 
 class Rates:

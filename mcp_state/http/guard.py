@@ -11,8 +11,8 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 import anyio
@@ -46,6 +46,11 @@ _ONCE = frozenset(
     )
 )
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_LONE = re.compile(
+    rb"(?:[^\\]++|\\(?:u(?![dD][89a-fA-F])|[^u])"
+    rb"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*+\\u[dD][89a-fA-F]"
+)
+"""Text up to a surrogate that is not one of a pair; `repaired` takes five times as long to look."""
 _LISTEN = b"subscriptions/listen"
 _CLOSED = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 
@@ -91,19 +96,24 @@ class Guard:
         self._refusals = refusals
         self._rates = Rates(bounds, now)
         self.sessions = Sessions(bounds, now)
-        self._in_flight = 0
         self._held = 0
+        self._calls: set[anyio.CancelScope] = set()
         self._streams: set[anyio.CancelScope] = set()
         metrics.gauges = {
             "sessions": lambda: len(self.sessions),
             "streams": lambda: len(self._streams),
-            "requests_in_flight": lambda: self._in_flight,
+            "requests_in_flight": lambda: len(self._calls),
         }
 
     def end_streams(self) -> None:
         """Let go of those who only listen: the server stops."""
         for stream in self._streams:
             stream.cancel()
+
+    def end_calls(self) -> None:
+        """Give up what is still not answered: the server has waited for it."""
+        for call in self._calls:
+            call.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
@@ -229,9 +239,14 @@ class Guard:
             return
         if not session and not is_modern:
             self._check_room(principal)
-        async with self._flight(), self._body(scope, receive) as receive, self._session(session):
-            await self._app(scope, receive, reply)
-            self._keep_count(scope, reply, session, principal)
+        if len(self._calls) >= self._bounds.in_flight:
+            raise Refused(503, "in_flight", "The server is busy.", retry=1.0)
+        with _within(self._calls) as call:
+            async with self._body(scope, receive) as receive, self._session(session):
+                await self._app(scope, receive, reply)
+                self._keep_count(scope, reply, session, principal)
+        if call.cancelled_caught:
+            raise Refused(503, "stopping", "The server stops, and this was not done in time.")
 
     def _check_room(self, principal: Principal) -> None:
         if not self.sessions.has_room(principal.token):
@@ -253,24 +268,10 @@ class Guard:
         finally:
             self.sessions.leave(session)
 
-    @asynccontextmanager
-    async def _flight(self) -> AsyncGenerator[None]:
-        if self._in_flight >= self._bounds.in_flight:
-            raise Refused(503, "in_flight", "The server is busy.", retry=1.0)
-        self._in_flight += 1
-        try:
-            yield
-        finally:
-            self._in_flight -= 1
-
     async def _stream(self, scope: Scope, receive: Receive, reply: _Reply) -> None:
         """Answer with a stream that lasts until the client leaves, or the server stops."""
-        with anyio.CancelScope() as stream:
-            self._streams.add(stream)
-            try:
-                await self._app(scope, receive, reply)
-            finally:
-                self._streams.discard(stream)
+        with _within(self._streams) as stream:
+            await self._app(scope, receive, reply)
         if stream.cancelled_caught:
             await reply.finish()
 
@@ -344,7 +345,9 @@ class _Reply:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             self._headers = list(message.get("headers", ()))
-            message = {**message, "headers": [*self._headers, *_CLOSED]}
+            own = {name.lower() for name, _ in self._headers}
+            more = [header for header in _CLOSED if header[0] not in own]
+            message = {**message, "headers": [*self._headers, *more]}
         else:
             self._over = not message.get("more_body", False)
         await self._send(message)
@@ -357,6 +360,17 @@ class _Reply:
         """End what was cut short."""
         if self.begun and not self._over:
             await self({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+@contextmanager
+def _within(scopes: set[anyio.CancelScope]) -> Generator[anyio.CancelScope]:
+    """Let what happens inside be ended from outside, as one of these."""
+    with anyio.CancelScope() as scope:
+        scopes.add(scope)
+        try:
+            yield scope
+        finally:
+            scopes.discard(scope)
 
 
 _OLDER = HANDSHAKE_PROTOCOL_VERSIONS
@@ -376,7 +390,7 @@ def _readable(body: bytes) -> bytes:
         body.decode()
     except UnicodeDecodeError:
         return repaired(body)[0]
-    return repaired(body)[0] if _SURROGATE.search(body) else body
+    return repaired(body)[0] if _SURROGATE.search(body) and _LONE.match(body) else body
 
 
 def _replaying(body: bytes, receive: Receive) -> Receive:

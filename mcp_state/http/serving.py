@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import math
 import os
 import re
 import signal
@@ -188,7 +189,7 @@ async def serve(
             date_header=False,
             h11_max_incomplete_event_size=bounds.head,
             timeout_keep_alive=bounds.keep_alive,
-            timeout_graceful_shutdown=bounds.stop,
+            timeout_graceful_shutdown=math.ceil(bounds.stop) + 1,
             ssl_certfile=door.tls_cert or None,
             ssl_keyfile=door.tls_key or None,
         )
@@ -196,7 +197,7 @@ async def serve(
             async with manager.run():
                 with _signals() as over:
                     ready(f"{door.scheme}://{_bracketed(door.host)}:{door.port}{ENDPOINT}")
-                    await _Server(config, guard, over).serve([listener])
+                    await _Server(config, guard, over, bounds.stop).serve([listener])
         finally:
             await database.aclose()
 
@@ -271,10 +272,13 @@ def _signals() -> Generator[asyncio.Event]:
 class _Server(uvicorn.Server):
     """A server that waits for its end instead of looking for it, and then ends its streams."""
 
-    def __init__(self, config: uvicorn.Config, guard: Guard, over: asyncio.Event) -> None:
+    def __init__(
+        self, config: uvicorn.Config, guard: Guard, over: asyncio.Event, patience: float
+    ) -> None:
         super().__init__(config)
         self._guard = guard
         self._over = over
+        self._patience = patience
 
     async def main_loop(self) -> None:
         """Serve until it is over."""
@@ -282,6 +286,7 @@ class _Server(uvicorn.Server):
         for _ in range(3):  # as many turns of the loop as it takes to let in who just came,
             await asyncio.sleep(0)  # and would be neither served nor closed
         self._guard.end_streams()
+        asyncio.get_running_loop().call_later(self._patience, self._guard.end_calls)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:

@@ -20,6 +20,8 @@ T = TypeVar("T")
 class Database(ABC):
     """The door to a store, which is opened when the first call needs it.
 
+    `beyond` says what is kept of the store that `rewrite` cannot reach, if there is such.
+
     Args:
         path: where the store is, as it is shown: a file, or an address without its password.
         clock: where time comes from.
@@ -28,6 +30,8 @@ class Database(ABC):
         allow_secrets: store what looks like a credential.
         wait: seconds a write waits for its turn before `store_busy`.
     """
+
+    beyond = ""
 
     def __init__(
         self,
@@ -97,12 +101,17 @@ class Database(ABC):
             StateError: what the store refused.
         """
 
-    async def empty_wal(self) -> bool:
-        """Bring the write-ahead log into the file, if it is the store's own, and cut it to nothing.
+    @abstractmethod
+    async def rewrite(self) -> bool:
+        """Write all of the store anew, so that what was deleted is in none of its pages.
 
-        False if a reader still needs what is in it. Nobody waits for this.
+        False if an older state is still being read, which holds it. Takes time in proportion to
+        the store.
+
+        Raises:
+            StoreBusy: the turn did not come in time.
+            StateError: what the store refused.
         """
-        return True
 
     @abstractmethod
     async def aclose(self) -> None:

@@ -49,6 +49,7 @@ T = TypeVar("T")
 
 LONGEST_GROUP = 0.01
 """Seconds after which nobody is taken along any more: who waits is another process, too."""
+_REINDEX = "INSERT INTO search (search) VALUES ('rebuild')"
 _LONGEST_PAUSE = 0.02
 
 
@@ -121,6 +122,12 @@ class SQLiteDatabase(Database):
     async def maintain(self, statement: str) -> None:
         """Run it on the writing connection, in a thread."""
         await self._in_turn(lambda: self._maintain(statement), Place(), apart=True)
+
+    async def rewrite(self) -> bool:
+        """Write the index and the file anew, and empty the -wal."""
+        await self.maintain(_REINDEX)
+        await self.maintain("VACUUM")
+        return await self.empty_wal()
 
     async def empty_wal(self) -> bool:
         """Checkpoint until no reader is in the way, for as long as a write would wait."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mcp_state.errors import OverLimit, ProjectUnknown, ReadonlyToolset, SecretRefused
 from mcp_state.models import Actor, Caller, Event, Limits, RunStatus, Status, Totals, Trust
+from mcp_state.store.catalogue import SQLITE, Catalogue
 from mcp_state.store.text import LONGEST_NAME, WITHIN, clean, credential_in, fold, tidy_name
 from mcp_state.times import Clock, from_text, to_text
 
@@ -83,6 +84,9 @@ _TRUSTS = tuple(trust.value for trust in Trust)
 class Reading:
     """One read transaction of one caller: everything in it sees the same state."""
 
+    catalogue: Catalogue = SQLITE
+    """How its engine is asked for the schema."""
+
     def __init__(
         self, connection: sqlite3.Connection, caller: Caller, clock: Clock, limits: Limits
     ) -> None:
@@ -122,7 +126,7 @@ class Reading:
         """Names of the projects that the caller may see, the most active first, at most 30."""
         if self.caller.only is None:
             return [row["shown"] for row in self.all(_KNOWN)]
-        found = [self.one(_SHOWN, {"id": project}) for project in self.caller.only]
+        found = [self.one(_SHOWN, {"id": project}) for project in sorted(self.caller.only)]
         there = sorted((row for row in found if row), key=lambda row: -row["last_event"])
         return [row["shown"] for row in there[:30]]
 

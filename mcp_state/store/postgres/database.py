@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,9 +30,11 @@ from mcp_state.errors import StateError, StoreBusy, StoreDamaged, StoreReadonly
 from mcp_state.models import Caller, Limits, Totals
 from mcp_state.record import record
 from mcp_state.store import opening as sqlite_opening
+from mcp_state.store.copying import tables
 from mcp_state.store.database import Database
 from mcp_state.store.full_text import Wanted
 from mcp_state.store.postgres import opening
+from mcp_state.store.postgres.catalogue import POSTGRES
 from mcp_state.store.postgres.connection import Connection, adapt
 from mcp_state.store.postgres.full_text import newest
 from mcp_state.store.postgres.notices import CHANNEL, Notices
@@ -92,12 +95,12 @@ class _InDoubt(Exception):
     """The connection was lost when the server had been told to commit.
 
     Args:
-        last: what it wrote.
+        last: what it wrote; None if that was no event, which may be written twice.
         transaction: the server's number of it.
         key: the advisory lock that it held.
     """
 
-    def __init__(self, last: _Written, transaction: str, key: int) -> None:
+    def __init__(self, last: _Written | None, transaction: str, key: int) -> None:
         super().__init__()
         self.last = last
         self.transaction = transaction
@@ -117,6 +120,8 @@ class _At(Clock):
 
 class PostgresReading(Reading):
     """A snapshot; row level security lets through what is of its project."""
+
+    catalogue = POSTGRES
 
     def __init__(
         self, connection: Connection, caller: Caller, clock: Clock, limits: Limits
@@ -217,6 +222,12 @@ class PostgresDatabase(Database):
         BadArgument: the schema is no name.
     """
 
+    beyond = (
+        "PostgreSQL keeps more than its tables, where mcp-state can't look: its write-ahead log "
+        "until that is recycled, archives of it, replicas, backups and dumps, and what a "
+        "transaction that began before can still see. Ask whoever runs the server."
+    )
+
     def __init__(
         self,
         address: str,
@@ -237,6 +248,7 @@ class PostgresDatabase(Database):
             wait=wait,
         )
         self._pool: ConnectionPool[psycopg.Connection[Any]] | None = None
+        self._opening = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
         self._turns: WeakValueDictionary[object, asyncio.Lock] = WeakValueDictionary()
         self._free = asyncio.Semaphore(CONNECTIONS)
@@ -259,15 +271,26 @@ class PostgresDatabase(Database):
             )
 
     async def maintain(self, statement: str) -> None:
-        """Run it on a connection of its own, in a thread."""
+        """Run it on a connection of its own, in a thread; locks are waited for like a turn."""
         self._refuse_readers()
         deadline = time.monotonic() + self.wait
 
         def run() -> None:
             with self._translated(), self._connected(deadline) as connection:
-                connection.raw.execute(statement.encode())
+                raw = connection.raw
+                raw.execute(f"SET lock_timeout = {round(self.wait * 1000)}".encode())
+                try:
+                    raw.execute(statement.encode())
+                finally:
+                    raw.execute(b"RESET lock_timeout")
 
         await self._in_thread(run)
+
+    async def rewrite(self) -> bool:
+        """Write each table and its indexes anew; others wait while it is that one's turn."""
+        for table in (*(table.name for table in tables()), "search"):
+            await self.maintain(f'VACUUM (FULL) "{table}"')
+        return True
 
     async def read(
         self, caller: Caller, body: Callable[[Reading], T], *, every_project: bool = False
@@ -344,9 +367,8 @@ class PostgresDatabase(Database):
         Raises:
             StoreBusy: the server could not be reached in time.
         """
-        if self._pool is None:
-            self._pool = self._open_pool()
-        pool = self._pool
+        with self._opening:
+            pool = self._pool = self._pool or self._open_pool()
         try:
             raw = pool.getconn(max(0.05, deadline - time.monotonic()))
         except PoolTimeout:
@@ -566,8 +588,7 @@ class PostgresDatabase(Database):
         Raises:
             _InDoubt: the connection was lost before the server said so.
         """
-        assert tx.last is not None
-        told = {"channel": CHANNEL, "told": f"{self.address.schema} {tx.last.project}"}
+        told = {"channel": CHANNEL, "told": f"{self.address.schema} {tx.project}"}
         transaction = connection.execute(_LAST, told).fetchone()["xact"]
         try:
             ended = connection.commit()
@@ -585,13 +606,16 @@ class PostgresDatabase(Database):
         Raises:
             StoreDamaged: it could not be found out.
         """
+        last = doubt.last
+        if last is None:
+            return False
 
         def look() -> bool:
             with self._connected(deadline) as connection, _ended(connection):
                 connection.within = Connection.EVERY
                 self._begin(connection, "", deadline)
                 connection.execute(_LOCK, {"key": doubt.key})
-                params = doubt.last.params() | {"xact": doubt.transaction}
+                params = last.params() | {"xact": doubt.transaction}
                 return connection.execute(_WRITTEN, params).fetchone() is not None
 
         deadline = time.monotonic() + self.wait

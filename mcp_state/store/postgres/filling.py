@@ -44,7 +44,7 @@ def new_schema(address: str) -> Generator[Sink]:
                     "Name another schema with ?schema=NAME; nothing was done.",
                 )
             opening.apply(connection, place, 0)
-            schema = _Schema(connection)
+            schema = Schema(connection)
             schema.switch_triggers("DISABLE")
             connection.execute("SET CONSTRAINTS ALL DEFERRED")
             yield schema
@@ -60,7 +60,7 @@ def new_schema(address: str) -> Generator[Sink]:
         raise told from problem
 
 
-class _Schema:
+class Schema:
     """A schema that is being filled."""
 
     def __init__(self, connection: Connection) -> None:
@@ -75,6 +75,7 @@ class _Schema:
                 )
 
     def insert(self, table: Table, rows: Iterable[Sequence[Any]]) -> None:
+        """Write rows as they are, a page at a time."""
         statement = sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(
             sql.Identifier(table.name),
             sql.SQL(", ").join(map(sql.Identifier, table.columns)),
@@ -95,7 +96,9 @@ class _Schema:
             )
 
     def rows(self, table: Table) -> Iterable[Sequence[Any]]:
+        """Read what was written."""
         return (tuple(row) for row in self._connection.each(table.rows, {}))
 
     def finish(self, min_reader: int, created_at: str, changes: int) -> None:
+        """Write the one row that is about the store itself; the server counts changes."""
         opening.enter(self._connection, min_reader, created_at)

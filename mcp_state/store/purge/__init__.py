@@ -20,7 +20,7 @@ from dataclasses import replace
 from mcp_state.errors import BadArgument, NotFound, StateError
 from mcp_state.models import Purged, PurgedFile, PurgedPlace
 from mcp_state.record import record
-from mcp_state.store import opening
+from mcp_state.settings import is_address
 from mcp_state.store.noun import Noun
 from mcp_state.store.purge.proof import (
     EXPORT,
@@ -41,8 +41,8 @@ from mcp_state.store.transaction import Reading, Writing
 from mcp_state.store.transfer.meter import Meter, Progress
 
 _SIZE = "SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM documents)"
-_REINDEX = "INSERT INTO search (search) VALUES ('rebuild')"
 _NEXT_EVENT = "SELECT last_event + 1 FROM projects WHERE id = :id"
+_MADE = "SELECT 1 FROM store"
 _LIVE = "SELECT id FROM projects WHERE merged_into IS NULL ORDER BY id"
 _SHOWN = "SELECT shown FROM projects WHERE id = :id"
 _WAY_OUT = "Delete that file if nobody needs it, or purge it as a store of its own (--db)."
@@ -93,8 +93,6 @@ class Purge(Noun):
         """
         value = Value(text)
         reason = self._reason(value, reason, dry_run)
-        if opening.identity(self.database.path) is None:
-            raise NotFound(f"no store at {self.database.path}", "Name one with --db.")
         meter = Meter(progress, 2 if dry_run else 4)
         found = await self._find(value, every_project, meter)
         event, emptied, left = 0, True, found
@@ -105,7 +103,7 @@ class Purge(Noun):
                 meter.expect(0)
         try:
             if not dry_run:
-                emptied = await self._take_out_of_files()
+                emptied = await self.database.rewrite()
                 left = await self._find(value, every_project, meter)
             files = await asyncio.to_thread(self._search, value, meter)
         except StateError as problem:
@@ -121,7 +119,7 @@ class Purge(Noun):
             event=event,
             places=found.places,
             files=files,
-            notes=list(_notes(found, left, files, dry_run, emptied)),
+            notes=[*_notes(found, left, files, dry_run, emptied), *self._beyond(found)],
             elsewhere=left.elsewhere,
         )
 
@@ -140,6 +138,8 @@ class Purge(Noun):
 
     async def _find(self, value: Value, every_project: bool, meter: Meter) -> _Found:
         def find(tx: Reading) -> _Found:
+            if tx.one(_MADE) is None:
+                raise NotFound(f"no store at {self.database.path}", "Name one with --db.")
             if not every_project and not tx.project:
                 known = tx.known_projects()[:5]
                 raise NotFound.named(
@@ -151,7 +151,7 @@ class Purge(Noun):
             meter.expect(tx.scalar(_SIZE))
             return _walked(Search(tx, value, every_project, meter.step))
 
-        return await self.database.read(self.caller, find, every_project=every_project)
+        return await self.database.read(self.caller, find, every_project=True)
 
     async def _take_out(
         self, value: Value, reason: str, every_project: bool, meter: Meter
@@ -173,17 +173,9 @@ class Purge(Noun):
         caller = self.caller
         if every_project:
             caller = replace(caller, project=await self._some_project(), anchor="")
-        event, changed = await self.database.write(
-            caller, body, apart=True, every_project=every_project
-        )
+        event, changed = await self.database.write(caller, body, apart=True, every_project=True)
         self._follow(value, changed.mark)
         return event, changed
-
-    async def _take_out_of_files(self) -> bool:
-        """Write index and file anew; False if an older state is still being read from the -wal."""
-        await self.database.maintain(_REINDEX)
-        await self.database.maintain("VACUUM")
-        return await self.database.empty_wal()
 
     async def _some_project(self) -> str:
         """A transaction has to begin in one."""
@@ -195,8 +187,13 @@ class Purge(Noun):
         caller.project = value.out_of(caller.project, mark)
         caller.anchor = value.out_of(caller.anchor, mark)
 
+    def _beyond(self, found: _Found) -> Sequence[str]:
+        return [self.database.beyond] if self.database.beyond and found.places else []
+
     def _search(self, value: Value, meter: Meter) -> Sequence[PurgedFile]:
         path = self.database.path
+        if is_address(path):
+            return []
         done = 0
 
         def step(size: int) -> None:

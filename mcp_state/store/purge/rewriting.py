@@ -27,7 +27,7 @@ _NEW_ACTOR = """
 _SET_BLOB = """
     UPDATE blobs SET key = :key, sha256 = :sha256, bytes = :bytes, characters = :characters,
         text = :text
-    WHERE rowid = :at
+    WHERE {handle} = :at
 """
 _BLOB_SIZES = "SELECT bytes, characters FROM blobs WHERE project = :project AND key = :key"
 _SET_TOPIC = """
@@ -76,15 +76,16 @@ class Rewriting(Search):
         self._messages: set[tuple[int, str]] = set()
         self._forgotten: set[tuple[int, str, int]] = set()
 
-    def _set(self, table: str, at: int, changes: Mapping[str, Any]) -> None:
+    def _set(self, table: str, at: Any, changes: Mapping[str, Any]) -> None:
         columns = ", ".join(f'"{column}" = :{column}' for column in changes)
         self._writing.run(
-            f'UPDATE "{table}" SET {columns} WHERE rowid = :at_',  # noqa: S608 (the schema's names)
+            f'UPDATE "{table}" SET {columns} '  # noqa: S608 (the schema's names)
+            f"WHERE {self._catalogue.handle} = :at_",
             {**changes, "at_": at},
         )
 
     def _set_blob(self, row: Row, new: Mapping[str, Any]) -> None:
-        self._writing.run(_SET_BLOB, {**new, "at": row["at"]})
+        self._writing.run(_SET_BLOB.format(handle=self._catalogue.handle), {**new, "at": row["at"]})
 
     def _set_actor(self, row: Row, new: Mapping[str, str], moves: bool) -> None:
         if not moves:

@@ -17,50 +17,40 @@ from mcp_state.store.purge.value import MARK, Replacing, Value, folded
 from mcp_state.store.text import LONGEST_NAME, WITHIN, fold, within
 from mcp_state.store.transaction import Reading, Row
 
-_TABLES = """
-    SELECT name FROM pragma_table_list
-    WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name
-"""
-_COLUMNS = "SELECT name, type FROM pragma_table_info(:table)"
-_SCHEMA = "SELECT coalesce(group_concat(sql, ' '), '') FROM sqlite_schema"
-_PARENTS = 'SELECT DISTINCT "table" FROM pragma_foreign_key_list(:table)'
-_TO_ACTORS = """
-    SELECT "from" FROM pragma_foreign_key_list(:table) WHERE "table" = 'actors'
-"""
 _PROJECTS = "SELECT id, shown, merged_into FROM projects ORDER BY id"
 _NAMES = (
-    "SELECT name FROM memory ORDER BY rowid",
-    "SELECT name FROM threads ORDER BY rowid",
-    "SELECT name FROM runs ORDER BY rowid",
-    "SELECT name FROM steps ORDER BY rowid",
-    "SELECT name FROM facts ORDER BY rowid",
-    "SELECT name FROM objectives ORDER BY rowid",
-    "SELECT shown FROM memory ORDER BY rowid",
-    "SELECT shown FROM threads ORDER BY rowid",
-    "SELECT shown FROM runs ORDER BY rowid",
-    "SELECT shown FROM steps ORDER BY rowid",
-    "SELECT shown FROM facts ORDER BY rowid",
-    "SELECT shown FROM project_names ORDER BY rowid",
-    "SELECT shown FROM projects ORDER BY rowid",
+    "SELECT name FROM memory ORDER BY {handle}",
+    "SELECT name FROM threads ORDER BY {handle}",
+    "SELECT name FROM runs ORDER BY {handle}",
+    "SELECT name FROM steps ORDER BY {handle}",
+    "SELECT name FROM facts ORDER BY {handle}",
+    "SELECT name FROM objectives ORDER BY {handle}",
+    "SELECT shown FROM memory ORDER BY {handle}",
+    "SELECT shown FROM threads ORDER BY {handle}",
+    "SELECT shown FROM runs ORDER BY {handle}",
+    "SELECT shown FROM steps ORDER BY {handle}",
+    "SELECT shown FROM facts ORDER BY {handle}",
+    "SELECT shown FROM project_names ORDER BY {handle}",
+    "SELECT shown FROM projects ORDER BY {handle}",
 )
 _EXACT = (
     "SELECT agent FROM actors ORDER BY id",
     "SELECT client FROM actors ORDER BY id",
     "SELECT session FROM actors ORDER BY id",
     "SELECT worktree FROM actors ORDER BY id",
-    "SELECT anchor FROM directories ORDER BY rowid",
-    "SELECT key FROM idempotency ORDER BY rowid",
-    "SELECT text FROM criteria ORDER BY rowid",
+    "SELECT anchor FROM directories ORDER BY {handle}",
+    "SELECT key FROM idempotency ORDER BY {handle}",
+    "SELECT text FROM criteria ORDER BY {handle}",
 )
 _SHARED: Mapping[str, str] = {
-    "projects": "SELECT rowid AS at, id AS project, shown FROM projects",
-    "project_names": "SELECT rowid AS at, project, name, shown FROM project_names",
-    "directories": "SELECT rowid AS at, project, anchor FROM directories",
+    "projects": "SELECT {handle} AS at, id AS project, shown FROM projects",
+    "project_names": "SELECT {handle} AS at, project, name, shown FROM project_names",
+    "directories": "SELECT {handle} AS at, project, anchor FROM directories",
 }
 _ACTORS = "SELECT * FROM actors"
 _OF_ACTOR = ("agent", "client", "session", "worktree")
 _ATTEMPTS = "SELECT project, ok, result FROM attempts WHERE result <> ''"
-_BLOBS = "SELECT rowid AS at, project, key, sha256, text FROM blobs"
+_BLOBS = "SELECT {handle} AS at, project, key, sha256, text FROM blobs"
 _BLOB_KEY = "SELECT 1 FROM blobs WHERE project = :project AND key = :key"
 _TOPICS = "SELECT DISTINCT project, topic FROM journal_topics"
 
@@ -78,6 +68,7 @@ class Search:
     ) -> None:
         self.tx = tx
         self.elsewhere = self.outside = False
+        self._catalogue = tx.catalogue
         self._step = step
         self._value = value
         self._names = {row["id"]: row["shown"] for row in tx.all(_PROJECTS)}
@@ -97,7 +88,7 @@ class Search:
             BadArgument: the value is a word that the store itself is made of.
             Conflict: no mark fits into the names that hold it.
         """
-        if self._value.folded in folded(self.tx.scalar(_SCHEMA)):
+        if self._value.folded in folded(self.tx.scalar(self._catalogue.words)):
             raise BadArgument(
                 "the text to purge is a word that the store itself is made of, such as the name "
                 "of a column",
@@ -135,7 +126,7 @@ class Search:
 
     # What a walk that changes something does besides
 
-    def _set(self, table: str, at: int, changes: Mapping[str, Any]) -> None:
+    def _set(self, table: str, at: Any, changes: Mapping[str, Any]) -> None:
         """A row is to say something else."""
 
     def _set_blob(self, row: Row, new: Mapping[str, Any]) -> None:
@@ -155,10 +146,14 @@ class Search:
 
     # The walk
 
+    def _each(self, sql: str) -> Iterator[Row]:
+        """The rows of a statement that names the handle of a row."""
+        return self.tx.each(sql.format(handle=self._catalogue.handle))
+
     def _choose_mark(self) -> None:
         """A mark that keeps names apart which are apart, and within their length."""
-        names = [name for sql in _NAMES for (name,) in self.tx.each(sql) if self._is_in(name)]
-        exact = [text for sql in _EXACT for (text,) in self.tx.each(sql) if self._is_in(text)]
+        names = [name for sql in _NAMES for (name,) in self._each(sql) if self._is_in(name)]
+        exact = [text for sql in _EXACT for (text,) in self._each(sql) if self._is_in(text)]
         if not names and not exact:
             return
         for mark in _marks():
@@ -194,7 +189,7 @@ class Search:
 
     def _is_taken(self, mark: str) -> bool:
         return any(
-            mark in folded(text) for sql in (*_NAMES, *_EXACT) for (text,) in self.tx.each(sql)
+            mark in folded(text) for sql in (*_NAMES, *_EXACT) for (text,) in self._each(sql)
         )
 
     def tables(self) -> list[str]:
@@ -202,9 +197,10 @@ class Search:
 
         A name that another table refers to would else change there behind our back.
         """
-        tables = [table for (table,) in self.tx.all(_TABLES) if not table.startswith("search")]
+        ask = self._catalogue
+        tables = [table for (table,) in self.tx.all(ask.tables) if not table.startswith("search")]
         parents = {
-            table: {parent for (parent,) in self.tx.all(_PARENTS, {"table": table})} - {table}
+            table: {parent for (parent,) in self.tx.all(ask.parents, {"table": table})} - {table}
             for table in tables
         }
         order: list[str] = []
@@ -220,7 +216,7 @@ class Search:
         """The columns of a table with texts that were given, or made of such."""
         return [
             row["name"]
-            for row in self.tx.all(_COLUMNS, {"table": table})
+            for row in self.tx.all(self._catalogue.columns, {"table": table})
             if row["type"] == "TEXT" and not is_ours(f"{table}.{row['name']}")
         ]
 
@@ -242,7 +238,7 @@ class Search:
 
     def _blobs(self) -> None:
         taken: set[tuple[int, str]] = set()
-        for row in self.tx.each(_BLOBS):
+        for row in self._each(_BLOBS):
             self._step()
             text = self._value.out_of(row["text"], self.new.mark)
             if text == row["text"]:
@@ -276,7 +272,7 @@ class Search:
         """The names of projects, and the directories that lead to them."""
         for table, sql in _SHARED.items():
             columns = self.columns(table)
-            for row in self.tx.each(sql):
+            for row in self._each(sql):
                 new = {column: self._renewed(table, column, row, row[column]) for column in columns}
                 changes = {column: text for column, text in new.items() if text != row[column]}
                 if not changes:
@@ -324,7 +320,7 @@ class Search:
         return [
             (table, column)
             for table in self.tables()
-            for (column,) in self.tx.all(_TO_ACTORS, {"table": table})
+            for (column,) in self.tx.all(self._catalogue.to_actors, {"table": table})
         ]
 
     def _topics(self) -> None:
@@ -370,10 +366,11 @@ class Search:
 
     def _rows(self, table: str, columns: Sequence[str]) -> Iterator[Row]:
         """The rows of a table with these columns in which there may be something to do."""
-        texts = " || char(10) || ".join(f"coalesce(\"{column}\", '')" for column in columns)
-        all_ = f'SELECT rowid, project, {texts} FROM "{table}" ORDER BY rowid'  # noqa: S608
-        one = f'SELECT rowid AS at_, * FROM "{table}" WHERE rowid = :at'  # noqa: S608
-        for at, project, text in self.tx.each(all_):
+        handle = self._catalogue.handle
+        texts = " || :joint || ".join(f"coalesce(\"{column}\", '')" for column in columns)
+        all_ = f'SELECT {handle}, project, {texts} FROM "{table}" ORDER BY {handle}'  # noqa: S608
+        one = f'SELECT {handle} AS at_, * FROM "{table}" WHERE {handle} = :at'  # noqa: S608
+        for at, project, text in self.tx.each(all_, {"joint": "\n"}):
             self._step()
             if self.new.may_change(text) and (self._is_meant(project) or not self.elsewhere):
                 row = self.tx.one(one, {"at": at})
