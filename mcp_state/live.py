@@ -68,6 +68,7 @@ class Live:
         self._looking = asyncio.Lock()
         self._stale = asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
+        self._problem: StateError | None = None
         self._is_over = False
 
     @property
@@ -102,7 +103,12 @@ class Live:
         if self._watcher is None:
             self._watcher = asyncio.create_task(self._watch())
         try:
-            if not await self._look([listener]):
+            async with self._looking:
+                if self._problem is None:
+                    await self._look([listener])
+                else:  # to try it may take as long as a call may wait, for one after the other
+                    listener.put_problem(self._problem)
+            if self._problem is not None:
                 self._stale.set()
         except BaseException:
             self.leave(listener)
@@ -128,7 +134,7 @@ class Live:
     def _rest(self) -> None:
         if not self._listeners and self._watcher is not None:
             self._watcher.cancel()
-            self._watcher = None
+            self._watcher = self._problem = None
 
     async def _watch(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -143,28 +149,29 @@ class Live:
         retry = _RETRY
         while True:
             self._stale.clear()
-            readable = await self._look(self._listeners)
+            async with self._looking:  # or an older look could come after a newer one
+                await self._look(self._listeners)
             await asyncio.sleep(_PACE)
+            readable = self._problem is None
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if readable else retry):
                     await self._stale.wait()
             retry = _RETRY if readable else min(2 * retry, _LONGEST_RETRY)
 
-    async def _look(self, listeners: Collection[Listener]) -> bool:
-        """Find out which of them there is news for; False if the store can't be read."""
-        async with self._looking:  # or an older look could come after a newer one
-            try:
-                await self._tell(list(listeners))
-            except StateError as problem:
-                told = problem
-            except Exception as problem:
-                log.exception("the store could not be looked at")
-                told = Unreadable(f"{type(problem).__name__}: {problem}")
-            else:
-                return True
-            for listener in listeners:
-                listener.put(str(told), News(0, None, told))
-            return False
+    async def _look(self, listeners: Collection[Listener]) -> None:
+        """Find out which of them there is news for."""
+        try:
+            await self._tell(list(listeners))
+        except StateError as problem:
+            self._problem = problem
+        except Exception as problem:
+            log.exception("the store could not be looked at")
+            self._problem = Unreadable(f"{type(problem).__name__}: {problem}")
+        else:
+            self._problem = None
+            return
+        for listener in listeners:
+            listener.put_problem(self._problem)
 
     async def _tell(self, listeners: Iterable[Listener]) -> None:
         callers = {listener.scope: listener.caller for listener in listeners}
@@ -230,6 +237,10 @@ class Listener:
             news = News(news.event, None, news.problem)
         self._news = news
         self._woken.set()
+
+    def put_problem(self, problem: StateError) -> None:
+        """Add the news that the store can't be read."""
+        self.put(str(problem), News(0, None, problem))
 
     def end(self) -> None:
         """Let it go."""

@@ -114,6 +114,7 @@ async def test_a_server_that_only_reads_is_told_too(path: str, theirs: State) ->
     await database.aclose()
 
 
+@pytest.mark.sqlite
 async def test_where_a_transaction_runs_in_a_thread_it_is_told_too(
     path: str, monkeypatch: pytest.MonkeyPatch, theirs: State
 ) -> None:
@@ -149,6 +150,7 @@ async def test_who_comes_later_is_told_of_the_beginning_and_of_each_change(
         assert await is_told(second)
 
 
+@pytest.mark.sqlite
 async def test_many_changes_may_be_told_as_one(
     unhurried: None, looks: list[str], told: Told, mine: State
 ) -> None:
@@ -159,6 +161,7 @@ async def test_many_changes_may_be_told_as_one(
     assert await mine.database.read(mine.caller, lambda tx: tx.totals().event) == 50
 
 
+@pytest.mark.sqlite
 async def test_nothing_is_looked_at_while_nobody_listens(
     database: Database, looks: list[str], mine: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +213,7 @@ async def test_closing_the_store_ends_it_and_one_may_listen_anew(
         assert await is_told(again)
 
 
+@pytest.mark.sqlite
 async def test_a_store_that_is_made_damaged_and_put_back_is_told(
     told: Told, path: str, tmp_path: Path
 ) -> None:
@@ -225,6 +229,7 @@ async def test_a_store_that_is_made_damaged_and_put_back_is_told(
     assert await is_told(told)
 
 
+@pytest.mark.sqlite
 async def test_a_store_of_an_older_version_is_told_and_left_as_it_is(
     path: str, monkeypatch: pytest.MonkeyPatch, mine: State
 ) -> None:
