@@ -111,9 +111,15 @@ class Connection:
         self._told = None
         return self._run(statements, {})
 
-    def commit(self) -> str | None:
-        """Commit; returns what the server says that it did, which may be `ROLLBACK`."""
-        return self.raw.execute(b"COMMIT").statusmessage
+    def commit(self, last: str = "") -> str | None:
+        """Commit, after this last statement; returns what the server says that it did.
+
+        That may be `ROLLBACK`.
+        """
+        cursor = self.raw.execute(f"{last}; COMMIT".encode() if last else b"COMMIT")
+        while cursor.nextset():
+            pass
+        return cursor.statusmessage
 
     def rollback(self) -> None:
         """Take back what was begun."""
