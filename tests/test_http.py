@@ -349,10 +349,9 @@ def test_only_this_machine_needs_no_token() -> None:
     assert not door("8765", behind_proxy=True).is_local
     assert not door("10.1.2.3:1", tls_cert="c", tls_key="k").is_local
     assert not door("state.example.com:1", behind_proxy=True).is_local
-    assert door("0.0.0.0:1", behind_proxy=True, names=("State.example.com",)).hosts == {
-        "0.0.0.0",
-        "state.example.com",
-    }
+    everywhere = door("0.0.0.0:1", behind_proxy=True, names=("State.example.com",))
+    assert everywhere.hosts == {"state.example.com"}
+    assert door("10.1.2.3:1", behind_proxy=True).hosts == {"10.1.2.3"}
 
 
 async def test_a_port_that_is_taken_is_a_wrong_argument(settings: Settings) -> None:

@@ -699,13 +699,17 @@ def test_sessions_are_counted_until_they_were_idle_for_too_long() -> None:
     assert not sessions.has_room("a") and sessions.has_room("b")
     sessions.begin("s3", "b")
     assert not sessions.has_room("b")
-    sessions.enter("s1")
-    time[0] += 60
-    assert len(sessions) == 1
-    sessions.leave("s1")
+    with sessions.used("s1", "a"), sessions.used("s2", "b"):
+        time[0] += 60
+        assert len(sessions) == 1
+        sessions.end("s1", "b")
+        assert len(sessions) == 1
     time[0] += 59
     assert len(sessions) == 1 and sessions.has_room("a")
     time[0] += 1
+    assert len(sessions) == 0
+    sessions.begin("s4", "a")
+    sessions.end("s4", "a")
     assert len(sessions) == 0
 
 
