@@ -55,6 +55,7 @@ class Traffic:
         self.gauges: dict[str, Callable[[], float]] = {
             "sessions": lambda: len(self._sessions),
             "streams": lambda: len(self._streams),
+            "uploads": lambda: len(self._uploads),
             "requests_in_flight": lambda: len(self._calls),
         }
 
