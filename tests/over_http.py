@@ -97,6 +97,25 @@ class Served:
             headers["mcp_session_id"] = session
         return await self.ask("POST", "/mcp", HELLO, token=token, **POSTED, **headers)
 
+    @asynccontextmanager
+    async def listening(
+        self, session: str, token: str = ""
+    ) -> AsyncGenerator[asyncio.StreamReader]:
+        """The stream of a session of the older generation, after its head."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        lines = ["GET /mcp HTTP/1.1", f"Host: 127.0.0.1:{self.port}", "Accept: text/event-stream"]
+        lines += [f"Authorization: Bearer {token}"] if token else []
+        writer.write("\r\n".join([*lines, f"Mcp-Session-Id: {session}", "", ""]).encode())
+        try:
+            async with asyncio.timeout(20):
+                head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 ") and b"text/event-stream" in head, head
+            yield reader
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
 
 POSTED = {"accept": BOTH, "content_type": JSON}
 HELLO = json.dumps(

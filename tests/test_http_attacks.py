@@ -10,7 +10,7 @@ import secrets
 import socket
 import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -182,6 +182,37 @@ async def test_a_session_belongs_to_the_token_that_began_it(server: Served, path
         assert unknown.status == 404
 
     assert (await server.ask("DELETE", token=mine, mcp_session_id=session)).status == 200
+
+
+async def test_what_the_protocol_refuses_is_logged_with_who_and_without_the_session(
+    server: Served, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine, theirs = await token_for(path, "acme"), await token_for(path, "acme", agent="mallory")
+    session = (await server.begin(token=mine)).headers["mcp-session-id"]
+    await server.begin(token=theirs, session=session)
+    await server.ask("POST", "/mcp", b"[]", token=theirs, **POSTED)
+
+    who = f"refused token {id_of(theirs)} ('mallory') from 127.0.0.1"
+    assert refusals(caplog) == [
+        f"{who}: session: answered 404 to 'POST' '/mcp'",
+        f"{who}: protocol: answered 400 to 'POST' '/mcp'",
+    ]
+    assert not any(session in line for line in refusals(caplog))
+
+
+async def test_a_call_that_its_token_does_not_allow_is_logged(
+    server: Served, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = await token_for(path, "acme", toolset="readonly", agent="m")
+    await server.call("journal_append", token=token, text="x")
+    await server.call("orient", token=token, project="beta\n\x1b[31mforged")
+
+    first, second = refusals(caplog)
+    assert first.startswith(
+        f"refused token {id_of(token)} ('m'): 'readonly_toolset: journal_append writes"
+    )
+    assert second.startswith(f"refused token {id_of(token)} ('m'): 'project_unknown: this token")
+    assert all(line.isascii() and line.isprintable() for line in (first, second))
 
 
 async def test_a_session_without_a_token_is_not_taken_over_by_one(local: Served, path: str) -> None:
@@ -659,6 +690,39 @@ async def test_calls_in_flight_are_limited(settings: Settings, path: str) -> Non
         assert (await server.call("journal_tail")).status == 200
 
 
+async def test_one_token_does_not_take_the_calls_of_all(settings: Settings, path: str) -> None:
+    greedy, other = await token_for(path, "acme"), await token_for(path, "acme")
+    async with serving(settings, PROXIED, bounds=Bounds(in_flight_of_one=1)) as server:
+        with writing(path):
+            waiting = asyncio.create_task(server.call("journal_append", token=greedy, text="x"))
+            while (reply := await server.call("journal_tail", token=greedy)).status == 200:
+                pass
+            assert reply.status == 503
+            assert (await server.call("journal_tail", token=other)).status == 200
+        assert (await waiting).status == 200
+
+
+async def test_a_stream_ends_with_its_token(settings: Settings, path: str) -> None:
+    """It asks for nothing, so it is looked at now and again."""
+    revoked, lasting = await token_for(path, "acme"), await token_for(path, "acme")
+    async with (
+        serving(settings, PROXIED, bounds=Bounds(recheck=0.05)) as server,
+        AsyncExitStack() as stack,
+    ):
+        for token in (revoked, lasting):
+            session = (await server.begin(token=token)).headers["mcp-session-id"]
+            reader = await stack.enter_async_context(server.listening(session, token=token))
+            if token == revoked:
+                await revoke(path, revoked)
+                async with asyncio.timeout(20):
+                    await reader.readuntil(b"0\r\n\r\n")  # the end of a whole answer
+            else:
+                await revoke(path, await token_for(path, "acme"))
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.3):
+                        await reader.readuntil(b"0\r\n\r\n")
+
+
 async def test_each_token_may_ask_so_often(
     settings: Settings, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -699,13 +763,17 @@ def test_sessions_are_counted_until_they_were_idle_for_too_long() -> None:
     assert not sessions.has_room("a") and sessions.has_room("b")
     sessions.begin("s3", "b")
     assert not sessions.has_room("b")
-    sessions.enter("s1")
-    time[0] += 60
-    assert len(sessions) == 1
-    sessions.leave("s1")
+    with sessions.used("s1", "a"), sessions.used("s2", "b"):
+        time[0] += 60
+        assert len(sessions) == 1
+        sessions.end("s1", "b")
+        assert len(sessions) == 1
     time[0] += 59
     assert len(sessions) == 1 and sessions.has_room("a")
     time[0] += 1
+    assert len(sessions) == 0
+    sessions.begin("s4", "a")
+    sessions.end("s4", "a")
     assert len(sessions) == 0
 
 
