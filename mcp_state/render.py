@@ -581,7 +581,7 @@ def purged(result: Purged, *, most: int = 40) -> str:
             + ("can't be read" if file.found < 0 else plural(file.found, "time"))
             for file in holders
         ]
-    else:
+    elif result.files:
         lines.append(f"{searched}none of them holds it")
     return "\n".join(lines)
 

@@ -7,13 +7,11 @@ import hashlib
 import io
 import json
 import random
-import sqlite3
 import sys
 import time
 import zipfile
 import zlib
 from collections.abc import Callable
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -23,13 +21,14 @@ from click.testing import CliRunner, Result
 from conftest import Call, Connect, FakeClock, Open, text_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from peeking import Refused, plain, rows
+from whole_stores import contradictions
 
 from mcp_state.api import State
 from mcp_state.cli import main
 from mcp_state.errors import BadArgument, Expired, NotFound, OverLimit, SecretRefused
 from mcp_state.models import Actor, Blob, Caller, Limits
 from mcp_state.store.database import open_database
-from mcp_state.store.doctor import examine
 
 EMPTY = "[acme (from --project) · nothing stored yet]"
 LONGEST = 10 << 20
@@ -55,11 +54,6 @@ async def events_of(state: State, key: str) -> list[tuple[str, int | None, str]]
 
 async def found(state: State, query: str) -> list[str]:
     return [hit.name for hit in (await state.search.find(query, kinds=["blob"])).hits]
-
-
-def rows(path: str, sql: str) -> list[Any]:
-    with closing(sqlite3.connect(path)) as connection:
-        return connection.execute(sql).fetchall()
 
 
 # One blob per text
@@ -583,9 +577,9 @@ async def test_a_server_that_only_reads_has_blob_get_alone(state: State, connect
 
 async def test_plain_sql_cannot_change_or_remove_a_text(state: State, path: str) -> None:
     await state.blobs.put("text")
-    with closing(sqlite3.connect(path)) as connection:
+    with plain(path) as connection:
         for statement in ("UPDATE blobs SET text = 'other'", "DELETE FROM blobs"):
-            with pytest.raises(sqlite3.IntegrityError):
+            with pytest.raises(Refused):
                 connection.execute(statement)
 
 
@@ -604,9 +598,7 @@ async def test_doctor_finds_nothing_wrong_after_all_of_this(
         with pytest.raises(SecretRefused):
             await one.blobs.put("".join(("gh", "p_", "a1" * 18)))
 
-    report = await examine(path)
-
-    assert list(report.problems) == []
+    assert contradictions(path) == []
 
 
 async def test_a_text_that_looks_like_our_lines_stays_below_the_one_of_ours(call: Call) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 import pytest
 from conftest import Run
+from whole_stores import exists
 
 from mcp_state.cli import main
 
@@ -192,7 +193,7 @@ def test_a_reading_command_makes_no_store(run: Run, path: str, words: list[str])
     result = run(*words)
 
     assert result.exit_code == (1 if words in (["thread", "fix"], ["memory", "plan"]) else 0)
-    assert not Path(path).parent.exists()
+    assert not exists(path)
 
 
 def test_a_thread_goes_from_set_to_done(ok: Ok, refused: Refused) -> None:
@@ -266,7 +267,7 @@ def test_a_field_is_emptied_by_name_not_by_an_empty_text(ok: Ok, refused: Refuse
 )
 def test_a_wrong_place_is_refused(refused: Refused, path: str, place: str) -> None:
     assert refused("thread", "set", "fix", "--place", place, code=2).startswith("bad_argument: ")
-    assert not Path(path).exists()
+    assert not exists(path)
 
 
 def test_an_unknown_status_is_a_wrong_argument(refused: Refused) -> None:
@@ -447,7 +448,7 @@ def test_standard_input_without_end_is_not_read_to_the_end(refused: Refused, pat
     told = refused("journal", "append", "-", stdin=b"a" * (5 << 20))
 
     assert told.startswith("over_limit: standard input holds more than 4,194,304 bytes.")
-    assert not Path(path).exists()
+    assert not exists(path)
 
 
 def test_memory_is_set_appended_deleted_and_restored(ok: Ok, refused: Refused) -> None:
@@ -759,3 +760,14 @@ def test_json_keeps_from_a_terminal_what_it_would_obey(ok: Ok) -> None:
 
     assert json.loads(printed)["value"] == text
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028]", printed)
+
+
+def test_a_store_on_a_server_is_no_file_to_back_up(run: Run, tmp_path: Path) -> None:
+    for words in (("backup", "x.bak"), ("restore", "x.bak")):
+        done = run(*words, "--db", "postgresql://someone:secret@db.example/agents")
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert done.stderr == (
+            "error: conflict: postgresql://db.example/agents is a store on PostgreSQL, which is no "
+            "file. Nothing was done. pg_dump and pg_restore save it and bring it back; `mcp-state "
+            "migrate-store ADDRESS FILE` copies it into a file.\n"
+        )

@@ -21,6 +21,7 @@ from test_cli_runs import (
     shown,
     standing_time,
 )
+from whole_stores import exists
 
 __all__ = ["no_repository", "ok", "refused", "shown", "standing_time"]
 
@@ -547,7 +548,7 @@ def test_a_reading_command_makes_no_store(run: Run, path: str, words: list[str])
     result = run(*words)
 
     assert result.exit_code == (1 if "show" in words and "facts" in words else 0)
-    assert not Path(path).parent.exists()
+    assert not exists(path)
 
 
 @pytest.mark.parametrize("words", READS, ids=" ".join)

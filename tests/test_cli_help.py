@@ -193,7 +193,11 @@ def test_every_example_can_be_typed(in_a_shell: Try, line: str) -> None:
 
 
 def completed(
-    line: str, walked: tuple[Path, dict[str, str]] | None, *, whole: bool = False, **changes: str
+    line: str,
+    walked: tuple[Path | str, dict[str, str]] | None,
+    *,
+    whole: bool = False,
+    **changes: str,
 ) -> list[str]:
     """What real bash offers after a line, when Tab is pressed at its end; `whole`: by lines."""
     script = CliRunner().invoke(main, ["completion", "bash"]).stdout
@@ -252,7 +256,7 @@ def test_bash_completes_commands_options_values_and_names(
 def test_bash_is_given_a_name_as_one_word(run: Run, path: str) -> None:
     run("memory", "set", "Deploy steps", "one")
     run("memory", "set", 'a\\b "$x" *', "two")
-    store = (Path(path), dict[str, str]())
+    store = (path, dict[str, str]())
 
     assert completed("mcp-state memory get Dep", store, whole=True) == [r"Deploy\ steps"]
     assert completed("mcp-state memory get 'Deploy\\ st'", store, whole=True) == [r"Deploy\ steps"]

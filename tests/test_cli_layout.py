@@ -17,7 +17,9 @@ from conftest import FakeClock, Run
 from rich.cells import cell_len
 from terminals import on_terminal, unstyled
 from test_cli import commands
+from whole_stores import fill_like
 
+from mcp_state.settings import is_address
 from mcp_state.times import Clock
 
 SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
@@ -53,8 +55,11 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def store(walked: Path, path: str) -> dict[str, str]:
     """The environment of commands on a store that has been walked through."""
-    Path(path).parent.mkdir()
-    shutil.copy(walked, path)
+    if is_address(path):
+        fill_like(path, walked)
+    else:
+        Path(path).parent.mkdir()
+        shutil.copy(walked, path)
     return {"MCP_STATE_DB": path, "MCP_STATE_PROJECT": "acme"}
 
 
@@ -170,6 +175,7 @@ def shapes(run: Run, directory: Path, clock: FakeClock) -> dict[str, list[str]]:
     return {command: sorted(keys) for command, keys in sorted(found.items())}
 
 
+@pytest.mark.sqlite
 def test_what_json_holds_is_what_was_reviewed(
     run: Run, tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +193,7 @@ def test_what_json_holds_is_what_was_reviewed(
     assert json.loads(SHAPES.read_text(encoding="utf-8")) == found
 
 
+@pytest.mark.sqlite
 def test_times_in_json_are_rfc_3339_in_utc(run: Run, tmp_path: Path) -> None:
     for _ in tour.walk(run, tmp_path):
         pass

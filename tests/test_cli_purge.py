@@ -17,7 +17,9 @@ from pathlib import Path
 
 import pytest
 from conftest import Run
-from planting import MARK, SECRET, held_by_bytes
+from planting import MARK, SECRET, held, held_by_bytes
+
+from mcp_state.store.postgres.database import PostgresDatabase
 
 PROGRAM = str(Path(sys.executable).with_name("mcp-state"))
 PATIENCE = 30.0
@@ -30,6 +32,20 @@ def folder(run: Run, path: str) -> Path:
     return Path(path).parent
 
 
+def test_a_store_on_a_server_says_what_it_cannot_reach(run: Run, path: str, engine: str) -> None:
+    run("memory", "set", "plan", f"the key is {SECRET}")
+    done = run("purge", "--yes", "--reason", "it was pasted", stdin=SECRET)
+
+    assert (done.exit_code, done.stderr) == (0, "")
+    first, second, *more = done.stdout.splitlines()
+    assert first == f"purged from 3 places of 1 subject; {MARK} stands there now (event 2)"
+    assert second == "    memory:plan: history, value, search (3)"
+    beyond = f"note: {PostgresDatabase.beyond}" in more
+    assert (beyond, "searched" in done.stdout) == (engine == "postgres", engine == "sqlite")
+    assert held(path) == []
+
+
+@pytest.mark.sqlite
 def test_it_is_read_from_standard_input_without_the_line_break(run: Run, folder: Path) -> None:
     looked = run("purge", "--dry-run", stdin=f"{SECRET}\n")
     size = sum(file.stat().st_size for file in folder.iterdir() if file.name[-4:] != "-shm")
@@ -59,6 +75,7 @@ def test_it_is_read_from_standard_input_without_the_line_break(run: Run, folder:
     assert "a text purged from 3 places in 1 subject, because it was pasted" in told
 
 
+@pytest.mark.sqlite
 def test_json_has_all_of_it_but_the_text(run: Run, folder: Path) -> None:
     done = run("purge", "--yes", "--reason", "x", "--json", stdin=SECRET)
     purged = json.loads(done.stdout)
@@ -91,6 +108,7 @@ def test_json_has_all_of_it_but_the_text(run: Run, folder: Path) -> None:
     }
 
 
+@pytest.mark.sqlite
 def test_the_exit_code_says_that_something_still_holds_it(run: Run, folder: Path) -> None:
     run("memory", "set", "plan", SECRET, MCP_STATE_PROJECT="beta")
     done = run("purge", "--yes", "--reason", "x", stdin=SECRET)
@@ -103,6 +121,7 @@ def test_the_exit_code_says_that_something_still_holds_it(run: Run, folder: Path
     assert held_by_bytes(folder) == []
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -137,6 +156,7 @@ def test_what_is_wrong_is_said_and_nothing_changes(
     assert held_by_bytes(folder) == ["state.db"]
 
 
+@pytest.mark.sqlite
 def test_without_a_project_those_that_there_are_are_named(run: Run, folder: Path) -> None:
     nowhere = {"MCP_STATE_PROJECT": None, "PWD": "/"}
     here = os.getcwd()
@@ -211,6 +231,7 @@ def is_waiting(pid: int) -> bool:
         return file.read().rpartition(")")[2].split()[0] == "S"
 
 
+@pytest.mark.sqlite
 def test_on_a_terminal_it_is_typed_unseen_and_confirmed(
     folder: Path, environment: dict[str, str | None]
 ) -> None:
@@ -229,6 +250,7 @@ def test_on_a_terminal_it_is_typed_unseen_and_confirmed(
     assert held_by_bytes(folder) == []
 
 
+@pytest.mark.sqlite
 def test_ctrl_c_at_the_question_leaves_everything_as_it_is(
     folder: Path, environment: dict[str, str | None]
 ) -> None:
@@ -238,6 +260,7 @@ def test_ctrl_c_at_the_question_leaves_everything_as_it_is(
     assert held_by_bytes(folder) == ["state.db"]
 
 
+@pytest.mark.sqlite
 def test_ctrl_c_during_the_purge_says_that_another_one_finishes_it(
     folder: Path, environment: dict[str, str | None]
 ) -> None:

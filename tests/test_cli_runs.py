@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from conftest import FakeClock, Run
 from rich.cells import cell_len
+from whole_stores import exists
 
 from mcp_state.cli import main
 from mcp_state.times import Clock
@@ -56,6 +57,7 @@ def standing_time(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
         return FakeClock.new_id(clock, prefix)
 
     monkeypatch.setattr(Clock, "now", now)
+    monkeypatch.setattr("mcp_state.store.postgres.database._At.now", now)
     monkeypatch.setattr(Clock, "new_id", new_id)
 
 
@@ -723,7 +725,7 @@ def test_nothing_is_due_where_nothing_is_stored(ok: Ok, path: str) -> None:
         "Nothing is due: there are no threads yet.\n[acme (from --project) · nothing stored yet]\n"
     )
     assert json.loads(ok("due", "--json", code=3))["threads"] == []
-    assert not Path(path).parent.exists()
+    assert not exists(path)
 
 
 def test_a_project_that_the_store_does_not_hold_is_neither_due_nor_not(
@@ -740,6 +742,7 @@ def test_a_project_that_the_store_does_not_hold_is_neither_due_nor_not(
     )
 
 
+@pytest.mark.sqlite
 def test_a_store_that_cannot_be_read_is_neither_due_nor_not(
     ok: Ok, refused: Refused, path: str, tmp_path: Path
 ) -> None:
@@ -945,7 +948,7 @@ def test_an_empty_run_is_not_taken_for_the_project(
     assert refused(*words, "--run", "", code=2) == (
         "bad_argument: --run is empty. Name a run, or leave it out."
     )
-    assert not Path(path).exists()
+    assert not exists(path)
 
 
 # Projects, stores and programs
@@ -956,7 +959,7 @@ def test_a_reading_command_makes_no_store(run: Run, path: str, words: list[str])
     result = run(*words)
 
     assert result.exit_code == ("reindex" in words)
-    assert not Path(path).parent.exists()
+    assert not exists(path)
 
 
 @pytest.mark.parametrize("words", READS, ids=" ".join)

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -14,10 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import peeking
 import pytest
 from conftest import Run
 from long_runs import contradictions
 from test_foreign_formats import FILES, blocks, imported, thread
+from whole_stores import everything, exists
 
 from mcp_state.foreign import recognising
 
@@ -41,10 +42,7 @@ def beads(folder: Path, *issues: Json) -> Path:
 
 
 def rows(path: str) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(path) as connection:
-        found = connection.execute("SELECT seq, kind, name, operation FROM events").fetchall()
-    connection.close()
-    return found
+    return peeking.rows(path, "SELECT seq, kind, name, operation FROM events ORDER BY seq")
 
 
 @pytest.mark.parametrize("name", ["beads", "taskmaster", "backlog", "server-memory"])
@@ -142,7 +140,7 @@ def test_what_is_said_of_a_file_is_one_line_whatever_it_is_called(run: Run, tmp_
 @pytest.mark.parametrize("name", ["beads", "taskmaster", "backlog", "server-memory"])
 def test_a_dry_run_says_the_same_and_writes_nothing(run: Run, path: str, name: str) -> None:
     wanted = imported(run, FILES / name, "--dry-run")
-    assert not Path(path).exists()
+    assert not exists(path)
     run("journal", "append", "there is a store")
     again = imported(run, FILES / name, "--dry-run")
     assert len(rows(path)) == 1
@@ -273,7 +271,7 @@ def test_a_secret_a_lease_and_a_lock_keep_one_thing_out_and_nothing_else(
     assert taken["changed"] == {"thread": 1}
     assert [one["what"] for one in taken["not_taken"]] == ["block m", "thread b"]
     assert (thread(run, "b")["title"], blocks(run)) == ("b", {"m": "one"})
-    assert token.encode() not in Path(path).read_bytes()
+    assert token not in "".join(everything(path))
     assert contradictions(path) == []
 
 
@@ -349,10 +347,8 @@ def test_a_kill_in_the_middle_is_made_good_by_running_it_again(path: str, tmp_pa
     while child.poll() is None and seen < 200:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(0.01)
-        if os.path.exists(path):
-            connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-            (seen,) = connection.execute("SELECT count(*) FROM threads").fetchone()
-            connection.close()
+        if exists(path):
+            [(seen,)] = peeking.rows(path, "SELECT count(*) FROM threads")
     child.send_signal(signal.SIGKILL)
     child.wait()
     assert 0 < seen < 600
@@ -362,12 +358,8 @@ def test_a_kill_in_the_middle_is_made_good_by_running_it_again(path: str, tmp_pa
     report = json.loads(done.stdout)
     assert report["taken"]["thread"] + report["here"]["thread"] == 600
     assert report["taken"]["thread"] > 0 and report["not_taken"] == []
-    with sqlite3.connect(path) as connection:
-        found = connection.execute(
-            "SELECT count(*), sum(criteria), sum(passing), count(DISTINCT name) FROM threads"
-        ).fetchone()
-    connection.close()
-    assert found == (600, 1200, 600, 600)
+    counts = "SELECT count(*), sum(criteria), sum(passing), count(DISTINCT name) FROM threads"
+    assert peeking.rows(path, counts) == [(600, 1200, 600, 600)]
     assert contradictions(path) == []
 
 
@@ -488,7 +480,7 @@ def test_damaged_files_are_refused_and_nothing_is_written(
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"error: bad_argument: {file} {told}")
     assert result.stderr.endswith("Nothing was imported.\n")
-    assert not Path(path).exists()
+    assert not exists(path)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from test_orient_runs import make_repository
+from whole_stores import writing
 
 from mcp_state import open_store
 from mcp_state.calls import COMMANDS
@@ -143,7 +145,8 @@ def test_a_client_that_keeps_the_input_open_gets_its_answer(
 def test_an_input_or_output_that_is_closed_is_no_failure(
     environment: dict[str, str], path: str
 ) -> None:
-    program = f"{sys.executable} -c '{UNHURRIED}' hook session-start --db {path} --project acme"
+    words = f"hook session-start --db {shlex.quote(path)} --project acme"
+    program = f"{sys.executable} -c '{UNHURRIED}' {words}"
     for closed in ("<&-", ">&-", "<&- >&-", "2>&-", "</dev/null >/dev/full"):
         done = subprocess.run(
             ["/bin/sh", "-c", f"{program} {closed}"],
@@ -245,8 +248,7 @@ def test_a_store_that_is_locked_delays_nobody(hook: Hook, path: str) -> None:
 
 @pytest.mark.usefixtures("worked")
 def test_the_end_of_a_session_does_not_wait_for_another_that_writes(hook: Hook, path: str) -> None:
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with writing(path):
         done = hook("stop")
 
     assert (done.returncode, done.stdout) == (0, b"")

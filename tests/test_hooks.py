@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from conftest import Connect, FakeClock, Open
 from test_orient_runs import make_repository
+from whole_stores import exists
 
 from mcp_state import hooks
 from mcp_state.api import State
@@ -406,6 +407,7 @@ async def test_a_session_that_goes_on_only_for_a_hook_or_waits_for_a_subagent_is
     assert reason(await hook("stop"))[0] == STOP
 
 
+@pytest.mark.sqlite
 async def test_what_cannot_be_remembered_is_not_said(
     state: State, hook: Hook, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -461,7 +463,7 @@ async def test_no_store_is_made(hook: Hook, path: str) -> None:
     for event in ("session-start", "pre-compact", "stop", "subagent-start"):
         await hook(event)
 
-    assert not Path(path).parent.exists()
+    assert not exists(path)
 
 
 async def test_the_project_is_that_of_the_directory_that_the_client_says(

@@ -13,6 +13,7 @@ import random
 import unicodedata
 from pathlib import Path
 
+import postgres
 import pytest
 from planting import (
     MARK,
@@ -24,10 +25,12 @@ from planting import (
     make_full,
     store_at,
 )
-from whole_stores import Stores, contradictions, exists, schema
+from whole_stores import Stores, contradictions, schema
 
 from mcp_state.errors import BadArgument, Conflict, NoProgress, NotFound
 from mcp_state.models import MemoryBlock
+from mcp_state.settings import is_address
+from mcp_state.store.postgres.database import PostgresDatabase
 from mcp_state.store.purge.value import Value
 from mcp_state.store.purge.walking import Search
 from mcp_state.store.transaction import Reading
@@ -400,8 +403,10 @@ async def test_a_project_and_a_directory_that_are_named_so_are_not_any_more(path
         purged = await state.purge(SECRET, "x")
         assert purged.clean
         assert purged.notes == [
-            "It was part of an agent, a session, a directory or the name of a project, which come "
-            "from outside: the next call from there writes it again. Rename that, then purge again."
+            "It was part of an agent, a session, a directory or the name of a project, which "
+            "come from outside: the next call from there writes it again. Rename that, then purge "
+            "again.",
+            *([PostgresDatabase.beyond] if is_address(path) else []),
         ]
         assert state.totals.project == f"of-{MARK}"
         (project,) = await state.projects.list()
@@ -470,10 +475,11 @@ async def test_what_can_not_be_purged_is_refused_without_a_change(
 
 
 async def test_there_has_to_be_a_store_and_a_project(path: str) -> None:
-    async with store_at(path) as store:
+    async with store_at(postgres.new_store() if is_address(path) else path) as store:
         with pytest.raises(NotFound, match="no store at"):
             await store.person.purge(SECRET, "x")
-        assert not exists(path)
+        with pytest.raises(NotFound, match="no store at"):
+            await store.person.purge(SECRET, "x")
         await store.as_().memory.set("plan", SECRET)
         with pytest.raises(NotFound, match="no project 'nope'; there is 'acme'"):
             await store.as_(project="nope").purge(SECRET, "x")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from browsing import Browser, browsing
 from conftest import FakeClock, Open
+from planting import held
 from starlette.routing import Route
 
 from mcp_state.api import State
@@ -262,8 +262,7 @@ async def test_a_text_is_removed_once_what_holds_it_was_looked_at(
     assert (event["actor"], event["operation"]) == (PERSON, "purge")
     texts = [entry.text for entry in (await mine.journal.tail()).entries]
     assert texts == ["[purged] again"]
-    for file in Path(path).parent.iterdir():
-        assert b"swordfish" not in file.read_bytes().lower()
+    assert held(path, "swordfish") == []
 
 
 async def test_nothing_is_removed_that_was_not_looked_at(page: Browser, mine: State) -> None:

@@ -21,6 +21,7 @@ from mcp_state.store.consistency import inspect
 from mcp_state.store.postgres import filling
 from mcp_state.store.postgres.catalogue import POSTGRES
 from mcp_state.store.postgres.connection import Connection
+from mcp_state.store.postgres.opening import Address
 from mcp_state.store.transaction import without_triggers
 from mcp_state.times import Clock
 
@@ -70,6 +71,20 @@ def schema(path: str) -> list[tuple[Any, ...]]:
     if is_address(path):
         return rows(path, POSTGRES.words)
     return sorted(rows(path, "SELECT type, name, tbl_name, sql FROM sqlite_schema"), key=str)
+
+
+@contextmanager
+def writing(path: str) -> Generator[None]:
+    """Keep everybody from writing, like another process that does."""
+    if is_address(path):
+        with psycopg.connect(Address.of(path).url) as other:
+            key = Address.of(path).key("store")
+            other.execute("SELECT pg_advisory_xact_lock(%s)", (key,))
+            yield
+    else:
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            yield
 
 
 def exists(path: str) -> bool:

@@ -23,8 +23,11 @@ from mcp_state.errors import BadArgument
 from mcp_state.foreign import recognising
 from mcp_state.foreign.recognising import FORMATS, OWN
 from mcp_state.foreign.taking import take
-from mcp_state.models import Imported, Taken, Totals
+from mcp_state.models import Actor, Caller, Imported, Taken, Totals
+from mcp_state.settings import is_address
+from mcp_state.store.database import open_database
 
+_MADE = "SELECT 1 FROM store"
 _STREAM = Path("-")
 _ON_STORE_AS = ("db", "agent", "json")
 _LISTED = 20
@@ -92,9 +95,24 @@ def import_(
 
 def _scratch(store: str, dry_run: bool) -> AbstractContextManager[str]:
     """A folder for a store that a dry run can make, if there is none yet to try it on."""
-    if dry_run and not os.path.exists(store) and not os.path.exists(f"{store}-queue"):
+    if dry_run and not _is_there(store):
         return tempfile.TemporaryDirectory(prefix="mcp-state-")
     return nullcontext("")
+
+
+def _is_there(store: str) -> bool:
+    if not is_address(store):
+        return os.path.exists(store) or os.path.exists(f"{store}-queue")
+
+    async def look() -> bool:
+        nobody = Caller("", "", Actor("person"))
+        database = open_database(store, read_only=True)
+        try:
+            return await database.read(nobody, lambda tx: tx.one(_MADE) is not None)
+        finally:
+            await database.aclose()
+
+    return run(look())
 
 
 def _import_own(options: Options, path: Path, into: str, dry_run: bool) -> None:

@@ -12,6 +12,8 @@ from mcp_state import render
 from mcp_state.cli.common import ON_STORE, Options, run, store_options
 from mcp_state.cli.groups import Documented
 from mcp_state.cli.output import print_result, progress
+from mcp_state.errors import Conflict
+from mcp_state.settings import is_address, shown_address
 from mcp_state.store import backup as backups
 from mcp_state.store.doctor import Report, examine
 
@@ -79,6 +81,7 @@ def _told(report: Report, verbose: bool) -> Iterator[str]:
 @store_options(*ON_STORE)
 def backup(options: Options, file: Path, overwrite: bool) -> None:
     """Copy the store to FILE while others go on using it."""
+    _refuse_address(options.settings.db)
     with progress("copying") as report:
         made = run(
             backups.back_up(options.settings.db, str(file), overwrite=overwrite, progress=report)
@@ -101,6 +104,7 @@ def restore(options: Options, file: Path) -> None:
 
     What was there is kept beside it; servers that run go on with the backup.
     """
+    _refuse_address(options.settings.db)
     with progress("restoring") as report:
         done = run(backups.restore(options.settings.db, os.path.abspath(file), progress=report))
     changes = render.plural(done.changes, "change")
@@ -110,3 +114,13 @@ def restore(options: Options, file: Path) -> None:
         lines.append(f"not in it, since made after the backup: {lost}")
     lines += [f"kept what was there: {moved}" for moved in done.moved]
     print_result(done, "\n".join(lines), as_json=options.as_json)
+
+
+def _refuse_address(store: str) -> None:
+    """A store on a server is no file that could be copied, or put in place."""
+    if is_address(store):
+        raise Conflict(
+            f"{shown_address(store)} is a store on PostgreSQL, which is no file",
+            "Nothing was done. pg_dump and pg_restore save it and bring it back; `mcp-state "
+            "migrate-store ADDRESS FILE` copies it into a file.",
+        )

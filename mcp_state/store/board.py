@@ -57,9 +57,10 @@ _ATTEMPTS = """
     SELECT steps.shown, number, begun, begun_at, ended_at, ok,
         attempts.tokens_in + attempts.tokens_out AS tokens
     FROM steps
-    CROSS JOIN attempts ON attempts.project = steps.project
-        AND attempts.run = steps.run AND attempts.step = steps.name
+    CROSS JOIN attempts
     WHERE steps.project = :project AND steps.run = :run AND steps.status = :status
+        AND attempts.project = steps.project AND attempts.run = steps.run
+        AND attempts.step = steps.name
     ORDER BY steps.changed DESC LIMIT :limit
 """
 _FAR = 1 << 62
