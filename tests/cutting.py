@@ -60,17 +60,19 @@ class Proxy:
         answers: asyncio.Task[None],
         server: asyncio.StreamReader,
     ) -> None:
-        answers.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await answers
-        if moment == "during":
-            to_client.transport.abort()
-        if moment != "before":
-            to_server.write(data)
-            await to_server.drain()
-        if moment == "after":
-            await server.read(1)
-        self._cut.set()
+        try:
+            answers.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await answers
+            if moment == "during":
+                to_client.transport.abort()
+            if moment != "before":
+                to_server.write(data)
+                await to_server.drain()
+            if moment == "after":
+                await server.read(1)
+        finally:
+            self._cut.set()
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
