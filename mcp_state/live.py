@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 Subjects = frozenset[tuple[str, str]]
 """What changed: kind and folded name, as events have them."""
 
-_Scope = tuple[str, str, str]
+_Scope = tuple[str, str, str, frozenset[int] | None]
 _At = tuple[int, int] | str
 """Of a project: which it is, and its last event; or why the store can't be read."""
 
@@ -206,7 +206,7 @@ class Listener:
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
-        self.scope: _Scope = (caller.project, caller.how, caller.anchor)
+        self.scope: _Scope = (caller.project, caller.how, caller.anchor, caller.only)
         self.at: _At | None = None
         self._woken = asyncio.Event()
         self._news: News | None = None

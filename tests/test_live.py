@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +89,8 @@ async def test_nothing_is_missed_between_joining_and_waiting(
     async with live.listening(ACME) as listener:
         await theirs.memory.set("a", "x")
         await mine.memory.set("b", "x")
-        assert await news_of(listener) == News(0, NOTHING)
         seen: set[tuple[str, str]] = set()
-        while len(seen) < 2:
+        while len(seen) < 2:  # how it stood may have become one with what came after it
             subjects = (await news_of(listener)).subjects
             if subjects is None:  # the project began
                 break
@@ -187,6 +187,28 @@ async def test_so_may_one_that_was_renamed_or_merged(
         assert await news_of(listener) == News(2, None)
         await Projects(mine.database, ACME).merge("other")
         assert (await news_of(listener)).subjects is None
+
+
+async def test_who_may_not_see_what_its_project_was_merged_into_hears_nothing_of_it(
+    live: Live, mine: State, open_state: Open
+) -> None:
+    """And nobody else is told that the store could not be read, because of that."""
+    other = open_state(project="other", database="elsewhere")
+    await mine.journal.append("x")
+    await other.journal.append("y")
+    only = frozenset([await mine.database.read(ACME, lambda tx: tx.project)])
+    async with live.listening(replace(ACME, only=only)) as narrow, live.listening(OTHER) as wide:
+        await news_of(narrow)
+        await news_of(wide)
+        await Projects(mine.database, ACME).merge("other")
+        assert await news_of(narrow) == News(0, None)
+        await news_of(wide)
+        for text in ("one", "two"):
+            await other.journal.append(text)
+            news = await news_of(wide)
+            assert news.problem is None
+            assert {kind for kind, _ in news.subjects or ()} == {"journal"}
+        assert await has_none(narrow)
 
 
 async def test_too_much_at_once_may_be_anything(

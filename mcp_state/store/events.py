@@ -194,8 +194,13 @@ def last_events_of_run(tx: Reading, run: str, limit: int) -> tuple[list[Event], 
 
 
 def standing(tx: Reading, caller: Caller) -> tuple[int, int]:
-    """The project of a caller, who need not be that of `tx`, and its last event; (0, 0) if none."""
+    """The project of a caller, who need not be that of `tx`, and its last event; (0, 0) if none.
+
+    None is also what the caller may not see: its project was merged into another one.
+    """
     project = tx.project_of(caller)
+    if caller.only is not None and project not in caller.only:
+        return 0, 0
     return project, tx.scalar(_STANDING, {"id": project}) or 0
 
 
