@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import re
 import secrets
@@ -38,6 +39,7 @@ from mcp_state.models import Actor, Caller
 from mcp_state.settings import Settings
 from mcp_state.store.database import open_database
 from mcp_state.store.tokens import Tokens
+from mcp_state.tools.arguments import MOST_AROUND
 
 NOT_KNOWN = "The token is not known."
 
@@ -661,6 +663,51 @@ async def test_every_text_that_a_tool_takes_fits_into_a_body(local: Served) -> N
     assert "error" not in reply.text
 
 
+MANY = "{}," * (MOST_AROUND // 3) + "{}"
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (called("journal_append", {"text": "x"}).replace(b'"x"', f"[{MANY}]".encode()), 413),
+        (HELLO.replace(b'"raw"', f"[{MANY}]".encode()), 413),
+        (called("journal_append", {"text": ["" for _ in range(MOST_AROUND)]}), 413),
+        (called("state_op", {"op": '\\"', "arguments": {"x": 1}}) + b" " * MOST_AROUND, 413),
+        (called("journal_append", {"text": "\u2200"}).decode().encode("utf-16-le"), 400),
+        (called("journal_append", {"text": "x"}).decode().encode("utf-32-be"), 400),
+    ],
+    ids=["objects", "handshake", "texts", "escapes", "UTF-16", "UTF-32"],
+)
+async def test_values_that_would_take_a_hundred_times_their_size_are_refused_unread(
+    local: Served, body: bytes, status: int
+) -> None:
+    headers = POSTED if b"initialize" in body else of("journal_append")
+    reply = await local.ask("POST", "/mcp", body, **headers)
+
+    assert reply.status == status
+
+
+async def test_so_are_those_in_a_text(local: Served) -> None:
+    reply = await local.call("state_op", project="acme", op="journal_append", arguments=f"[{MANY}]")
+    assert "error: bad_argument: arguments of state_op is" in reply.text
+    assert "It takes an object" in reply.text
+    reply = await local.call(
+        "state_op", project="acme", op="journal_append", arguments=f'{{"x": [{MANY}]}}'
+    )
+    assert "It takes an object, of fewer values; nothing was done." in reply.text
+
+
+async def test_json_in_a_text_of_any_size_is_a_text(local: Served) -> None:
+    text = f'{{"quoted \\" {{": [{MANY}], "path": "C:\\\\"}}'
+    for arguments in (
+        {"text": text, "summary": "s"},
+        {"op": "blob_put", "arguments": json.dumps({"text": text, "summary": "s"})},
+    ):
+        tool = "state_op" if "op" in arguments else "blob_put"
+        reply = await local.call(tool, project="acme", **arguments)
+        assert (reply.status, "error" in reply.text) == (200, False)
+
+
 async def test_bodies_that_are_held_at_the_same_time_are_limited(settings: Settings) -> None:
     async with serving(settings, bounds=Bounds(bodies=1000, drain=0.01)) as server:
         head = ("POST /mcp HTTP/1.1", "Host: HOST", f"Content-Type: {JSON}", "Content-Length: 900")
@@ -721,6 +768,44 @@ async def test_a_stream_ends_with_its_token(settings: Settings, path: str) -> No
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(0.3):
                         await reader.readuntil(b"0\r\n\r\n")
+
+
+@pytest.mark.sqlite
+async def test_a_call_that_does_not_end_is_given_up(settings: Settings, path: str) -> None:
+    settings = replace(settings, project="acme")
+    async with serving(settings, bounds=Bounds(call_time=0.5)) as server:
+        await server.call("journal_append", text="first")
+        with writing(path):
+            reply = await server.call("journal_append", text="second")
+        assert reply.status == 504
+        assert error(reply.text) == "This was not done within 0.5 s; look what became of it."
+        assert (await server.call("journal_tail")).status == 200
+
+
+@pytest.mark.sqlite
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_two_requests_of_one_id_do_not_keep_their_places_for_ever(
+    settings: Settings, path: str
+) -> None:
+    """The SDK answers one of them and never the other, whose streams it leaves open."""
+    settings = replace(settings, project="acme")
+    async with serving(settings, bounds=Bounds(call_time=1.0)) as server:
+        await server.call("journal_append", text="first")
+        session = (await server.begin()).headers["mcp-session-id"]
+        params = {"name": "journal_append", "arguments": {"text": "x"}}
+        body = json.dumps({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params})
+        with writing(path):
+            both = [
+                asyncio.create_task(
+                    server.ask("POST", "/mcp", body.encode(), mcp_session_id=session, **POSTED)
+                )
+                for _ in range(2)
+            ]
+            while "requests_in_flight 2\n" not in (await server.ask("GET", "/metrics")).text:
+                pass
+        assert 504 in {reply.status for reply in await asyncio.gather(*both)}
+        assert "requests_in_flight 0\n" in (await server.ask("GET", "/metrics")).text
+    gc.collect()
 
 
 async def test_each_token_may_ask_so_often(

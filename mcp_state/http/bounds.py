@@ -7,19 +7,22 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from mcp_state.record import record
+from mcp_state.tools.arguments import MOST_AROUND
 
 
 @record
 class Bounds:
     """What is refused, or ended, beyond it. Sizes are bytes, times seconds.
 
-    A body of `body` holds the largest blob (10 MiB) however its characters are escaped; `bodies`
-    is for all that are held at the same time. `drain` is how long a refused request may go on
-    sending, so that its sender gets to read why; `recheck` is how often the token behind an open
-    stream is looked up again.
+    A body of `body` holds the largest blob (10 MiB) however its characters are escaped; `around`
+    is for what of it is in none of its texts, and `bodies` for all that are held at the same time.
+    `drain` is how long a refused request may go on sending, so that its sender gets to read why;
+    `call_time` is more than any call takes; `recheck` is how often the token behind an open stream
+    is looked up again.
     """
 
     body: int = 64 << 20
+    around: int = MOST_AROUND
     bodies: int = 128 << 20
     body_time: float = 120.0
     silence: float = 15.0
@@ -32,6 +35,7 @@ class Bounds:
     connections: int = 2000
     in_flight: int = 256
     in_flight_of_one: int = 64
+    call_time: float = 120.0
     sessions: int = 1000
     sessions_of_one: int = 250
     idle: float = 1800.0

@@ -20,6 +20,7 @@ from mcp_state.http.messages import Reply, header, replaying
 from mcp_state.http.refusals import Refused
 from mcp_state.models import Principal
 from mcp_state.server import PRINCIPAL
+from mcp_state.tools.arguments import is_bulky
 from mcp_state.transport import repaired
 
 _LISTEN: Final = "subscriptions/listen"
@@ -105,11 +106,16 @@ class Traffic:
         own = sum(one == token for one in self._calls.values())
         if len(self._calls) >= bounds.in_flight or (token and own >= bounds.in_flight_of_one):
             raise Refused(503, "in_flight", "Too many calls at the same time.", retry=1.0)
-        with _within(self._calls, token) as call, self._sessions.used(session, token):
+        within = _within(self._calls, token, bounds.call_time)
+        with within as call, self._sessions.used(session, token):
             await self._app(scope, receive, reply)
             self._keep_count(scope, reply, session, token)
-        if call.cancelled_caught:
-            raise Refused(503, "stopping", "The server stops, and this was not done in time.")
+        if not call.cancelled_caught:
+            return
+        if anyio.current_time() >= call.deadline:
+            told = f"This was not done within {bounds.call_time:g} s; look what became of it."
+            raise Refused(504, "call_time", told)
+        raise Refused(503, "stopping", "The server stops, and this was not done in time.")
 
     async def _stream(
         self,
@@ -176,7 +182,13 @@ class Traffic:
                     raise Refused(408, "slow_body", "The body did not come in time.") from None
             if upload.cancelled_caught:
                 raise Refused(503, "stopping", "The server stops.")
-            yield replaying(_readable(bytes(kept)), receive)
+            body = bytes(kept)
+            if b"\0" in body[:4]:  # it would be read as UTF-16 or UTF-32
+                raise Refused(400, "encoding", "The body is not UTF-8.")
+            if is_bulky(body, self._bounds.around):
+                most = f"{self._bounds.around:,} bytes around its texts"
+                raise Refused(413, "bulky", f"The body has more than {most}.")
+            yield replaying(_readable(body), receive)
         finally:
             self._held -= len(kept)
 
@@ -200,9 +212,11 @@ class Traffic:
 
 
 @contextmanager
-def _within(scopes: dict[anyio.CancelScope, str], token: str) -> Generator[anyio.CancelScope]:
-    """Let what happens inside be counted for a token, and be ended from outside."""
-    with anyio.CancelScope() as scope:
+def _within(
+    scopes: dict[anyio.CancelScope, str], token: str, seconds: float | None = None
+) -> Generator[anyio.CancelScope]:
+    """Let what happens inside be counted for a token, and be ended from outside or by time."""
+    with anyio.move_on_after(seconds) as scope:
         scopes[scope] = token
         try:
             yield scope

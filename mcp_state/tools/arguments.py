@@ -23,6 +23,8 @@ from mcp_state.store.text import clean
 REQUIRED = inspect.Parameter.empty
 PROJECT = "project"
 _DEEPEST = 100  # JSON within text; a whole message has 200
+MOST_AROUND = 1 << 18
+"""Bytes of JSON around its texts: each can be a value of its own, which takes a hundred to hold."""
 
 
 @record
@@ -95,6 +97,8 @@ def _read_objects(value: Any) -> list[dict[str, Any]]:
 def _decoded(text: str, opening: str, expected: str) -> Any:
     if text.lstrip()[:1] not in opening or not text.strip():
         raise ValueError(expected)
+    if is_bulky(text.encode("utf-8", "replace")):
+        raise ValueError(f"{expected}, of fewer values")
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -102,6 +106,16 @@ def _decoded(text: str, opening: str, expected: str) -> Any:
     if _is_deep(value):
         raise ValueError(f"{expected}, nested less than {_DEEPEST} deep")
     return value
+
+
+def is_bulky(text: bytes, most: int = MOST_AROUND) -> bool:
+    """Whether a JSON text holds more than `most` bytes that are in none of its texts."""
+    if len(text) <= most:
+        return False
+    text = text.replace(rb"\\", b"").replace(rb"\"", b"")
+    if text.count(b'"') > 2 * most:  # there is something between any two texts
+        return True
+    return sum(map(len, text.split(b'"')[::2])) > most
 
 
 def _is_deep(value: Any) -> bool:
