@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -32,7 +32,8 @@ _At = tuple[int, int] | str
 
 _PACE = 0.05
 """Seconds between two looks at the least, so that a busy store is not looked at all the time."""
-_RETRY = 1.0
+_RETRY, _LONGEST_RETRY = 1.0, 15.0
+"""Seconds until a store that can't be read is looked at again, though nothing seems to change."""
 _MOST_EVENTS = 500
 _NOBODY = Caller("", "", Actor("person"))
 
@@ -67,6 +68,7 @@ class Live:
         self._looking = asyncio.Lock()
         self._stale = asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
+        self._problem: StateError | None = None
         self._is_over = False
 
     @property
@@ -101,7 +103,12 @@ class Live:
         if self._watcher is None:
             self._watcher = asyncio.create_task(self._watch())
         try:
-            if not await self._look([listener]):
+            async with self._looking:
+                if self._problem is None:
+                    await self._look([listener])
+                else:  # to try it may take as long as a call may wait, for one after the other
+                    listener.put_problem(self._problem)
+            if self._problem is not None:
                 self._stale.set()
         except BaseException:
             self.leave(listener)
@@ -127,7 +134,7 @@ class Live:
     def _rest(self) -> None:
         if not self._listeners and self._watcher is not None:
             self._watcher.cancel()
-            self._watcher = None
+            self._watcher = self._problem = None
 
     async def _watch(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -139,29 +146,32 @@ class Live:
         self._let_go()
 
     async def _keep_looking(self) -> None:
+        retry = _RETRY
         while True:
             self._stale.clear()
-            if await self._look(self._listeners):
-                await asyncio.sleep(_PACE)
-                await self._stale.wait()
-            else:
-                await asyncio.sleep(_RETRY)
+            async with self._looking:  # or an older look could come after a newer one
+                await self._look(self._listeners)
+            await asyncio.sleep(_PACE)
+            readable = self._problem is None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if readable else retry):
+                    await self._stale.wait()
+            retry = _RETRY if readable else min(2 * retry, _LONGEST_RETRY)
 
-    async def _look(self, listeners: Collection[Listener]) -> bool:
-        """Find out which of them there is news for; False if the store can't be read."""
-        async with self._looking:  # or an older look could come after a newer one
-            try:
-                await self._tell(list(listeners))
-            except StateError as problem:
-                told = problem
-            except Exception as problem:
-                log.exception("the store could not be looked at")
-                told = Unreadable(f"{type(problem).__name__}: {problem}")
-            else:
-                return True
-            for listener in listeners:
-                listener.put(str(told), News(0, None, told))
-            return False
+    async def _look(self, listeners: Collection[Listener]) -> None:
+        """Find out which of them there is news for."""
+        try:
+            await self._tell(list(listeners))
+        except StateError as problem:
+            self._problem = problem
+        except Exception as problem:
+            log.exception("the store could not be looked at")
+            self._problem = Unreadable(f"{type(problem).__name__}: {problem}")
+        else:
+            self._problem = None
+            return
+        for listener in listeners:
+            listener.put_problem(self._problem)
 
     async def _tell(self, listeners: Iterable[Listener]) -> None:
         callers = {listener.scope: listener.caller for listener in listeners}
@@ -200,6 +210,7 @@ class Listener:
         self.at: _At | None = None
         self._woken = asyncio.Event()
         self._news: News | None = None
+        self._is_over = False
 
     async def news(self) -> News | None:
         """Wait for news, all there is since the last; None: there will be none any more.
@@ -207,9 +218,10 @@ class Listener:
         No news is lost when the waiting is cancelled.
         """
         await self._woken.wait()
+        if self._is_over:
+            return None
+        self._woken.clear()
         news, self._news = self._news, None
-        if news is not None:
-            self._woken.clear()
         return news
 
     def put(self, at: _At, news: News) -> None:
@@ -226,9 +238,13 @@ class Listener:
         self._news = news
         self._woken.set()
 
+    def put_problem(self, problem: StateError) -> None:
+        """Add the news that the store can't be read."""
+        self.put(str(problem), News(0, None, problem))
+
     def end(self) -> None:
         """Let it go."""
-        self._news = None
+        self._is_over = True
         self._woken.set()
 
 

@@ -56,9 +56,6 @@ Watch = Callable[[str, str, float], None]
 class StateServer(Server[Any]):
     """A low-level server that advertises, in both protocol generations, what Codex looks for."""
 
-    subscriptions: Subscriptions
-    """Who is told of changes; to be closed before its connections are, so that streams end well."""
-
     def get_capabilities(self, *args: Any, **kwargs: Any) -> types.ServerCapabilities:
         """The capabilities, with the one that makes Codex send its directory with each call."""
         found = super().get_capabilities(*args, **kwargs)
@@ -113,7 +110,6 @@ def create_server(
         on_list_prompts=app.list_prompts,
         on_get_prompt=app.get_prompt,
     )
-    server.subscriptions = app.subscriptions
     server.extensions[apps.EXTENSION_ID] = {}
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         server.middleware.clear()  # nobody is there who would take the SDK's spans

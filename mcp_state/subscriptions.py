@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+import anyio
 import mcp_types as types
 from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
@@ -51,12 +52,6 @@ class Subscriptions:
     def __init__(self, live: Live, caller_of: Callable[[Request], Awaitable[Caller]]) -> None:
         self._live = live
         self._caller_of = caller_of
-        self._over = asyncio.Event()
-
-    def close(self) -> None:
-        """End every stream, as the protocol has it, and tell nobody any more."""
-        self._over.set()
-        self._live.close()
 
     # With a handshake
 
@@ -121,17 +116,17 @@ class Subscriptions:
             caller = None
         if caller is None:
             await send(_acknowledged([], meta))
-            await self._over.wait()
-            return types.SubscriptionsListenResult(_meta=meta)
-        listener = await self._join(caller)
-        try:
-            await send(_acknowledged(uris, meta))
-            while (news := await listener.news()) is not None:
-                for uri in uris:
-                    if is_touched(uri, news.subjects):
-                        await send(_updated(uri, meta))
-        finally:
-            self._live.leave(listener)
+            await anyio.sleep_forever()
+        else:
+            listener = await self._join(caller)
+            try:
+                await send(_acknowledged(uris, meta))
+                while (news := await listener.news()) is not None:
+                    for uri in uris:
+                        if is_touched(uri, news.subjects):
+                            await send(_updated(uri, meta))
+            finally:
+                self._live.leave(listener)
         return types.SubscriptionsListenResult(_meta=meta)
 
     async def _caller(self, request: Request) -> Caller:
@@ -141,7 +136,8 @@ class Subscriptions:
                 return caller
             raise ProjectUnknown(
                 "this connection does not say which project it belongs to",
-                "Start the server in a git repository, or with --project NAME.",
+                "Start the server in a git repository or with --project NAME; over HTTP, use a "
+                "token of one project.",
             )
         except StateError as problem:
             raise MCPError(code=types.INVALID_PARAMS, message=str(problem)) from problem

@@ -16,7 +16,7 @@ _COMMIT = b"COMMIT\0"
 
 
 class Proxy:
-    """Passes on what is said on 127.0.0.1:`port`, until it is told to cut."""
+    """Passes on what is said at `port`, until it is told to cut."""
 
     def __init__(self, socket: str) -> None:
         self._socket = socket
@@ -44,7 +44,7 @@ class Proxy:
                     return
                 to_server.write(data)
                 await to_server.drain()
-        except OSError:
+        except (OSError, asyncio.CancelledError):  # the latter would be logged as an error
             pass
         finally:
             for writer in (to_client, to_server):
@@ -85,10 +85,10 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 @asynccontextmanager
-async def proxy(socket: str) -> AsyncGenerator[Proxy]:
-    """A proxy in front of the server that listens at this path."""
+async def proxy(socket: str, host: str = "127.0.0.1") -> AsyncGenerator[Proxy]:
+    """A proxy at this address, in front of the server that listens at this path."""
     made = Proxy(socket)
-    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(made.serve, host, 0)
     made.port = server.sockets[0].getsockname()[1]
     try:
         yield made

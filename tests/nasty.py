@@ -217,7 +217,14 @@ _OTHER = rb"""
 {"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{}}
 {"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"x"}}
 {"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{}}
+{"jsonrpc":"2.0","id":1,"method":"resources/subscribe"}
+{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":5}}
+{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"\ud800"}}
+{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"state://memory/%00%ff"}}
+{"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":[]}}
+{"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":"\ud800"}}
 {"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{}}
+{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{}}}
 """
 
 

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import json
 import signal
-from collections.abc import AsyncGenerator
+import sqlite3
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -95,6 +96,25 @@ class Served:
         if session:
             headers["mcp_session_id"] = session
         return await self.ask("POST", "/mcp", HELLO, token=token, **POSTED, **headers)
+
+    @asynccontextmanager
+    async def listening(
+        self, session: str, token: str = ""
+    ) -> AsyncGenerator[asyncio.StreamReader]:
+        """The stream of a session of the older generation, after its head."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        lines = ["GET /mcp HTTP/1.1", f"Host: 127.0.0.1:{self.port}", "Accept: text/event-stream"]
+        lines += [f"Authorization: Bearer {token}"] if token else []
+        writer.write("\r\n".join([*lines, f"Mcp-Session-Id: {session}", "", ""]).encode())
+        try:
+            async with asyncio.timeout(20):
+                head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 ") and b"text/event-stream" in head, head
+            yield reader
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
 
 
 POSTED = {"accept": BOTH, "content_type": JSON}
@@ -198,3 +218,12 @@ def id_of(token: str) -> str:
 
 PROXIED = Door(port=0, behind_proxy=True)
 """A door where every request needs a token."""
+
+
+@contextlib.contextmanager
+def writing(path: str) -> Generator[None]:
+    """While another process writes, every write waits."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as store:
+        store.execute("BEGIN IMMEDIATE")
+        yield
+        store.execute("ROLLBACK")

@@ -7,6 +7,7 @@ import contextlib
 import sqlite3
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Protocol
 
 import psycopg
@@ -75,9 +76,9 @@ def connected(path: str) -> psycopg.Connection[Any]:
 
 
 @contextmanager
-def plain(path: str) -> Generator[Plain]:
+def plain(path: str | Path) -> Generator[Plain]:
     """The store through its driver alone; what is done is committed."""
-    if is_address(path):
+    if is_address(path := str(path)):
         yield _Server(connected(path))
         return
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -85,7 +86,7 @@ def plain(path: str) -> Generator[Plain]:
         yield connection
 
 
-def rows(path: str, sql: str, *params: Any) -> list[tuple[Any, ...]]:
+def rows(path: str | Path, sql: str, *params: Any) -> list[tuple[Any, ...]]:
     """What a query finds."""
     with plain(path) as connection:
         return connection.execute(sql, params).fetchall()

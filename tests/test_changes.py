@@ -104,6 +104,17 @@ async def test_what_another_process_writes_is_told(told: Told, path: str) -> Non
     assert await is_told(told)
 
 
+async def test_a_server_that_only_reads_is_told_too(path: str, theirs: State) -> None:
+    database = open_database(path, read_only=True)
+    async with aclosing(database.changes()) as changes:
+        assert await is_told(changes)
+        for _ in range(2):
+            await theirs.journal.append("x")
+            assert await is_told(changes)
+    await database.aclose()
+
+
+@pytest.mark.sqlite
 async def test_where_a_transaction_runs_in_a_thread_it_is_told_too(
     path: str, monkeypatch: pytest.MonkeyPatch, theirs: State
 ) -> None:
@@ -139,6 +150,7 @@ async def test_who_comes_later_is_told_of_the_beginning_and_of_each_change(
         assert await is_told(second)
 
 
+@pytest.mark.sqlite
 async def test_many_changes_may_be_told_as_one(
     unhurried: None, looks: list[str], told: Told, mine: State
 ) -> None:
@@ -149,6 +161,7 @@ async def test_many_changes_may_be_told_as_one(
     assert await mine.database.read(mine.caller, lambda tx: tx.totals().event) == 50
 
 
+@pytest.mark.sqlite
 async def test_nothing_is_looked_at_while_nobody_listens(
     database: Database, looks: list[str], mine: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +213,7 @@ async def test_closing_the_store_ends_it_and_one_may_listen_anew(
         assert await is_told(again)
 
 
+@pytest.mark.sqlite
 async def test_a_store_that_is_made_damaged_and_put_back_is_told(
     told: Told, path: str, tmp_path: Path
 ) -> None:
@@ -215,6 +229,7 @@ async def test_a_store_that_is_made_damaged_and_put_back_is_told(
     assert await is_told(told)
 
 
+@pytest.mark.sqlite
 async def test_a_store_of_an_older_version_is_told_and_left_as_it_is(
     path: str, monkeypatch: pytest.MonkeyPatch, mine: State
 ) -> None:

@@ -40,6 +40,8 @@ from mcp_state.models import (
     Trust,
 )
 from mcp_state.render_facts import fact_lines
+from mcp_state.store import fact_rows
+from mcp_state.store.transaction import Reading
 
 SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 CODEX = Actor("codex", "codex 1.0", "s1")
@@ -1606,6 +1608,22 @@ async def test_the_answer_to_a_verification_names_the_threads_that_it_touches(
     assert refuted.touched == Touched(fell=["leaf"], fell_count=1, threads=threads, threads_count=3)
     assert again.touched == Touched(again=["leaf"], again_count=1, threads=threads, threads_count=3)
     assert held.touched == Touched(again=[], again_count=0, threads=threads[1:], threads_count=2)
+
+
+async def test_of_what_threads_rely_on_the_fallen_come_first_and_what_is_never_due_last(
+    state: State,
+) -> None:
+    await fact_in(state, Trust.ARCHIVAL, "kept")
+    await state.facts.record("later", "it is so", check="c", recheck_after="9d")
+    await state.facts.record("soon", "it is so", check="c", recheck_after="1d")
+    await fact_in(state, Trust.REFUTED, "wrong")
+    thread = await state.threads.set("t", relies_on=["kept", "later", "soon", "wrong"])
+
+    def relied_on(tx: Reading) -> list[str]:
+        return [fact.name for fact in fact_rows.facts_relied_on(tx, [thread], 3)]
+
+    found = await state.database.read(state.caller, relied_on)
+    assert found == ["wrong", "soon", "later"]
 
 
 async def test_the_answer_names_at_most_20_of_what_it_touched_and_counts_all(state: State) -> None:

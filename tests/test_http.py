@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+from contextlib import AsyncExitStack
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from conftest import FakeClock, text_of
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from mcp import Client
-from over_http import GENERATIONS, PROXIED, Served, serving, token_for
+from mcp.client.streamable_http import streamable_http_client
+from over_http import GENERATIONS, PROXIED, Served, serving, token_for, writing
 
 from mcp_state import toolset
 from mcp_state.errors import BadArgument
-from mcp_state.http.serving import Door, door
+from mcp_state.http.bounds import Bounds
+from mcp_state.http.serving import Door, door, serve
 from mcp_state.settings import Settings
 from mcp_state.tools import ALL_TOOLS
 
@@ -330,10 +348,9 @@ def test_only_this_machine_needs_no_token() -> None:
     assert not door("8765", behind_proxy=True).is_local
     assert not door("10.1.2.3:1", tls_cert="c", tls_key="k").is_local
     assert not door("state.example.com:1", behind_proxy=True).is_local
-    assert door("0.0.0.0:1", behind_proxy=True, names=("State.example.com",)).hosts == {
-        "0.0.0.0",
-        "state.example.com",
-    }
+    everywhere = door("0.0.0.0:1", behind_proxy=True, names=("State.example.com",))
+    assert everywhere.hosts == {"state.example.com"}
+    assert door("10.1.2.3:1", behind_proxy=True).hosts == {"10.1.2.3"}
 
 
 async def test_a_port_that_is_taken_is_a_wrong_argument(settings: Settings) -> None:
@@ -341,3 +358,199 @@ async def test_a_port_that_is_taken_is_a_wrong_argument(settings: Settings) -> N
         with pytest.raises(BadArgument, match="Address already in use"):
             async with serving(settings, Door(port=server.port)):
                 pass
+
+
+async def metric(server: Served, name: str) -> str:
+    text = (await server.ask("GET", "/metrics")).text
+    return text.partition(f"\nmcp_state_{name} ")[2].partition("\n")[0]
+
+
+async def until(server: Served, name: str, value: str) -> None:
+    async with asyncio.timeout(20):
+        while await metric(server, name) != value:
+            pass
+
+
+# Its life
+
+
+async def test_streams_are_counted_and_end_properly_when_the_server_stops(
+    settings: Settings,
+) -> None:
+    async with AsyncExitStack() as stack:
+        async with serving(settings) as server:
+            session = (await server.begin()).headers["mcp-session-id"]
+            reader = await stack.enter_async_context(server.listening(session))
+            assert await metric(server, "streams") == await metric(server, "sessions") == "1"
+        async with asyncio.timeout(20):
+            rest = await reader.read()
+
+    assert rest.endswith(b"0\r\n\r\n")  # the end of a whole answer, not a broken one
+
+
+async def test_a_session_with_an_open_stream_is_not_idle(settings: Settings) -> None:
+    async with serving(settings, bounds=Bounds(idle=0.05, sessions=2)) as server:
+        listens = (await server.begin()).headers["mcp-session-id"]
+        async with server.listening(listens) as reader:
+            idle = (await server.begin()).headers["mcp-session-id"]
+            await until(server, "sessions", "1")
+            assert (await server.begin(session=idle)).status == 404
+            assert (await server.begin(session=listens)).status == 200
+            assert not reader.at_eof()
+
+
+@pytest.mark.parametrize("mode", GENERATIONS)
+async def test_calls_in_flight_are_answered_before_the_server_stops(
+    mode: str, settings: Settings, path: str
+) -> None:
+    settings = replace(settings, project="acme")
+    async with serving(settings) as server, server.client(mode) as client:
+        await said(client, "journal_append", text="first")
+        with writing(path):
+            waiting = asyncio.create_task(said(client, "journal_append", text="second"))
+            await until(server, "requests_in_flight", "1")
+            signal.raise_signal(signal.SIGTERM)
+            async with asyncio.timeout(20):
+                while True:  # the listener is let go at once
+                    try:
+                        await server.ask("GET", "/healthz")
+                    except ConnectionError:
+                        break
+            assert not waiting.done()
+        assert (await waiting).startswith("saved as entry 2")
+
+
+async def test_who_is_still_sending_does_not_hold_up_the_end(settings: Settings) -> None:
+    async with AsyncExitStack() as stack:
+        async with serving(settings) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            stack.callback(writer.close)
+            head = f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+            writer.write(
+                f"{head}Content-Type: application/json\r\nContent-Length: 9\r\n\r\n{{".encode()
+            )
+            await until(server, "uploads", "1")
+        async with asyncio.timeout(20):
+            assert (await reader.read()).startswith(b"HTTP/1.1 503 ")
+
+
+async def test_a_call_that_does_not_end_is_given_up_when_the_server_stops(
+    settings: Settings, path: str
+) -> None:
+    settings = replace(settings, project="acme")
+    async with serving(settings, bounds=Bounds(stop=0.05)) as server:
+        await server.call("journal_append", text="first")
+        with writing(path):
+            waiting = asyncio.create_task(server.call("journal_append", text="never"))
+            await until(server, "requests_in_flight", "1")
+            signal.raise_signal(signal.SIGTERM)
+            given_up = await waiting
+    assert (given_up.status, json.loads(given_up.text)["error"]["message"]) == (
+        503,
+        "The server stops, and this was not done in time.",
+    )
+    async with serving(settings) as server:
+        assert "1 entry" in (await server.call("journal_tail")).text
+
+
+@pytest.fixture
+def no_store(path: str) -> None:
+    """Where a store should be, there is something else."""
+    Path(path).parent.mkdir(mode=0o700)
+    Path(path).write_bytes(b"no store at all")
+
+
+@pytest.mark.usefixtures("no_store")
+async def test_it_is_not_ready_while_the_store_cannot_be_read(
+    settings: Settings, path: str
+) -> None:
+    async with serving(settings) as server:
+        lives, ready = [await server.ask("GET", f"/{name}") for name in ("healthz", "readyz")]
+        answered = await server.call("orient", project="acme")
+        with_token = await server.call("orient", token="mcps_t-x_" + "a" * 43)
+
+    assert (lives.status, lives.text) == (200, "ok\n")
+    assert (ready.status, ready.text) == (503, "not ready: store_damaged\n")
+    assert "error: store_damaged" in answered.text
+    assert (with_token.status, path in with_token.text) == (503, False)
+
+
+def command(*words: str, path: str) -> subprocess.Popen[str]:
+    """`mcp-state serve --http` in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "mcp_state", "serve", *words, "--db", path],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "CLAUDE_PROJECT_DIR": os.getcwd(), "CLAUDE_CODE_SESSION_ID": "s"},
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_the_command_says_where_it_listens_and_ends_with_a_signal(
+    path: str, number: int
+) -> None:
+    with command("--http", "127.0.0.1:0", path=path) as process:
+        assert process.stderr is not None
+        line = await asyncio.to_thread(process.stderr.readline)
+        assert line.startswith("mcp-state: listening at http://127.0.0.1:")
+        server = Served(line.split()[-1])
+        async with server.client("legacy") as client:
+            assert (await said(client, "orient")).endswith("[no project]")
+            assert (await said(client, "journal_append", text="x", project="acme"))[:5] == "saved"
+            process.send_signal(number)
+            out, err = await asyncio.to_thread(process.communicate, timeout=20)
+
+    assert (process.returncode, out, err) == (0, "", "")
+
+
+async def test_tls_is_spoken_with_the_files_that_were_given(
+    settings: Settings, path: str, tmp_path: Path
+) -> None:
+    cert, key = certificate(tmp_path)
+    token = await token_for(path, "acme")
+    made = door("127.0.0.1:0", tls_cert=cert, tls_key=key)
+    async with serving(settings, made) as server:
+        assert server.url.startswith("https://")
+        trusting = ssl.create_default_context(cafile=cert)
+        async with (
+            httpx2.AsyncClient(
+                headers={"Authorization": f"Bearer {token}"}, verify=trusting
+            ) as http,
+            Client(streamable_http_client(server.url, http_client=http)) as client,
+        ):
+            assert (await said(client, "orient")).startswith("project acme (from token)")
+        with pytest.raises((ConnectionError, ValueError, IndexError)):
+            await server.ask("GET", "/healthz")
+
+
+def test_tls_files_that_are_none_are_wrong_arguments(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "cert.pem").write_text("nothing", encoding="utf-8")
+    for cert, said in (("cert.pem", "can't be used for TLS"), ("none.pem", "No such file")):
+        name = str(tmp_path / cert)
+        with pytest.raises(BadArgument, match=said):
+            asyncio.run(serve(settings, door("0", tls_cert=name, tls_key=name), print))
+
+
+def certificate(directory: Path) -> tuple[str, str]:
+    """The paths of a certificate of this machine and its key."""
+    now, name = datetime.now(UTC), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    key = ec.generate_private_key(ec.SECP256R1())
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    pem, kept = Encoding.PEM, PrivateFormat.PKCS8
+    (directory / "cert.pem").write_bytes(made.public_bytes(pem))
+    (directory / "key.pem").write_bytes(key.private_bytes(pem, kept, NoEncryption()))
+    return str(directory / "cert.pem"), str(directory / "key.pem")

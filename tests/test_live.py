@@ -19,7 +19,6 @@ from mcp_state.live import Listener, Live, News
 from mcp_state.models import Actor, Caller
 from mcp_state.store.database import Database, open_database
 from mcp_state.store.projects import Projects
-from mcp_state.store.sqlite import SQLiteDatabase
 from mcp_state.store.text import within
 
 ACME = Caller("acme", "argument", Actor("person"))
@@ -52,16 +51,17 @@ async def live(mine: State) -> AsyncGenerator[Live]:
 
 
 @pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def reads(mine: State, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The projects that were asked for, of any read, in order."""
     seen: list[str] = []
-    read = SQLiteDatabase.read
+    engine: Any = type(mine.database)
+    read = engine.read
 
-    async def spy(self: Any, caller: Caller, body: Any) -> Any:
+    async def spy(self: Database, caller: Caller, body: Any) -> Any:
         seen.append(caller.project)
         return await read(self, caller, body)
 
-    monkeypatch.setattr(SQLiteDatabase, "read", spy)
+    monkeypatch.setattr(engine, "read", spy)
     return seen
 
 
@@ -227,6 +227,7 @@ async def test_a_trace_of_a_read_touches_nothing_and_a_refusal_no_block(
         assert await news_of(listener) == News(4, frozenset({("refused", "")}))
 
 
+@pytest.mark.sqlite
 async def test_a_store_that_breaks_is_told_once_and_then_that_it_is_mended(
     mine: State, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,19 +259,27 @@ async def test_a_look_that_failed_is_made_again_though_nothing_changed(
 ) -> None:
     monkeypatch.setattr(module, "_RETRY", 0.0)
     await mine.journal.append("x")
-    read, failing = SQLiteDatabase.read, True
+    engine: Any = type(mine.database)
+    read, failing, tried = engine.read, True, 0
 
     async def fail(self: Database, caller: Caller, body: Any) -> Any:
+        nonlocal tried
+        tried += 1
         if failing:
             raise ZeroDivisionError("nobody foresaw this")
-        return await read(self, caller, body)  # pyright: ignore[reportArgumentType]
+        return await read(self, caller, body)
 
     async with live.listening(ACME) as early:
         await news_of(early)
-        monkeypatch.setattr(SQLiteDatabase, "read", fail)
+        monkeypatch.setattr(engine, "read", fail)
         async with live.listening(ACME) as listener:
             news = await news_of(listener)
             assert str(news.problem) == "internal: ZeroDivisionError: nobody foresaw this."
+            assert tried == 1
+            async with AsyncExitStack() as stack:  # who comes now is told what is known
+                for late in [await stack.enter_async_context(live.listening(ACME)) for _ in "123"]:
+                    assert (await news_of(late)).problem is news.problem
+                assert tried == 1
             failing = False
             assert await news_of(listener) == News(1, None)
     assert "the store could not be looked at" in caplog.text
@@ -286,6 +295,13 @@ async def test_closing_lets_all_go_and_whoever_comes_later(mine: State) -> None:
         async with live.listening(ACME) as late:
             assert await late.news() is None
     assert not live.is_watching
+
+
+async def test_news_that_comes_too_late_does_not_keep_who_was_let_go() -> None:
+    listener = Listener(ACME)
+    listener.end()
+    listener.put((1, 1), News(1, None))
+    assert [await listener.news(), await listener.news()] == [None, None]
 
 
 async def test_closing_the_store_lets_all_go(mine: State) -> None:

@@ -131,7 +131,7 @@ async def test_what_arrives_otherwise_is_not_kept(
 def postgres_schema() -> Any:
     from mcp_state.store.postgres import filling
 
-    return filling.Schema  # pyright: ignore[reportPrivateUsage]
+    return filling.Schema
 
 
 @pytest.mark.sqlite

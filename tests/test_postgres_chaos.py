@@ -48,7 +48,7 @@ class Writer:
         words = (sys.executable, str(WRITER), address, project, name)
         return cls(
             await asyncio.create_subprocess_exec(
-                *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+                *words, stdout=asyncio.subprocess.PIPE, stderr=None
             ),
             name,
         )

@@ -532,6 +532,22 @@ def test_a_criterion_of_any_length_is_there_once(store: Store) -> None:
 # Numbers and counts
 
 
+def test_many_rows_are_added_in_one_statement_and_others_in_their_own(store: Store) -> None:
+    connection = Connection(store.raw)
+    connection.within = 1
+    statement = "INSERT INTO journal (project, seq, id, at, actor, kind, text) VALUES "
+    row = "(:project, :seq, :id, :at, :actor, :kind, :text)"
+    many = [entry(seq, text="100% (of it); 'all' :of") for seq in range(1, 4)]
+    connection.executemany(f"\n {statement}\n {row}\n", many)
+    assert store.run("SELECT seq, text FROM journal ORDER BY seq") == [
+        (seq, "100% (of it); 'all' :of") for seq in (1, 2, 3)
+    ]
+    assert store.one("SELECT count(DISTINCT cmin::text) FROM journal") == 1
+    connection.executemany(f"{statement} {row} ON CONFLICT DO NOTHING", map(entry, (3, 4, 5)))
+    assert store.one("SELECT count(DISTINCT cmin::text) FROM journal") == 3
+    assert store.counts(1, "journal") == (5,)
+
+
 @pytest.mark.parametrize(
     "seqs", [(2,), (0,), (1, 3), (2, 3), (1, 1)], ids=lambda seqs: "-".join(map(str, seqs))
 )

@@ -10,14 +10,14 @@ import re
 import shutil
 import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from conftest import START, FakeClock
 from long_runs import attempt, contradictions
-from peeking import plain, rows
+from peeking import rows
 
 from mcp_state import render_runs
 from mcp_state.api import State, open_store
@@ -52,8 +52,7 @@ SORTS = (Sort("done", 6_500, 2), Sort("failed", 1_997, 2), Sort("open", 1_500, 1
 
 def multiply(path: Path) -> None:
     """Make 10,000 steps of three, each with its attempt and its events; count them once."""
-    with plain(str(path)) as connection:
-        connection.execute("PRAGMA foreign_keys = OFF")
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN")
         triggers = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'")
         lifted = triggers.fetchall()

@@ -5,24 +5,28 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
+import httpx2
 import mcp_types as types
 import pytest
 from conftest import FakeClock, Open
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client
-from mcp.client.subscriptions import Subscription
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import Subscription, SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ResourceUpdated
+from over_http import PROXIED, Served, serving, token_for
 from test_changes import PATIENCE, PROGRAM, elsewhere
 
 from mcp_state import apps, subscriptions
 from mcp_state.api import State
+from mcp_state.live import Live
 from mcp_state.server import StateServer, create_server
 from mcp_state.settings import Settings
 from mcp_state.subscriptions import BLOCK, KINDS, is_resource, is_touched
@@ -83,8 +87,18 @@ async def unsubscribe(client: Client, uri: str) -> None:
     await client.session.send_request(types.UnsubscribeRequest(params=params), types.EmptyResult)
 
 
-def is_watching(server: StateServer) -> bool:
-    return server.subscriptions._live.is_watching  # pyright: ignore[reportPrivateUsage]
+def watchers() -> list[asyncio.Task[Any]]:
+    """The tasks that look for changes."""
+    name = Live._watch.__qualname__  # pyright: ignore[reportPrivateUsage]
+    tasks = asyncio.all_tasks()
+    return [task for task in tasks if getattr(task.get_coro(), "__qualname__", "") == name]
+
+
+async def all_rest() -> bool:
+    """Wait until nothing looks for changes."""
+    if there := watchers():
+        await asyncio.wait(there, timeout=PATIENCE)
+    return not watchers()
 
 
 def write(state: State) -> Sequence[tuple[Callable[[], Any], list[str]]]:
@@ -179,7 +193,7 @@ async def test_what_was_unsubscribed_is_not_told(server: StateServer, theirs: St
         await theirs.journal.append("x")
         assert await told.next() == ["state://orient"]
         await unsubscribe(client, "state://orient")
-        assert not is_watching(server)
+        assert await all_rest()
         assert told.is_empty
 
 
@@ -200,13 +214,13 @@ async def test_two_clients_of_one_server_subscribe_each_for_itself(
 async def test_when_the_client_leaves_nothing_is_watched(server: StateServer) -> None:
     async with shaken(server) as (client, _):
         await subscribe(client, "state://journal")
-        assert is_watching(server)
-    assert not is_watching(server)
+        assert watchers()
+    assert await all_rest()
     async with Client(server, mode=STATELESS) as client:
         async with client.listen(resource_subscriptions=["state://journal"]):
-            assert is_watching(server)
+            assert watchers()
         await client.call_tool("orient")
-        assert not is_watching(server)
+        assert await all_rest()
 
 
 @pytest.mark.parametrize(
@@ -235,7 +249,7 @@ async def test_lists_never_change_and_no_client_is_told_otherwise(server: StateS
         ) as subscription,
     ):
         assert subscription.honored.model_dump(exclude_none=True) == {}
-        assert not is_watching(server)
+        assert await all_rest()
     for mode in (STATELESS, "legacy", "auto"):
         async with Client(server, mode=mode) as client:
             if mode == STATELESS:  # which asks for nothing
@@ -256,14 +270,15 @@ async def test_without_a_project_there_is_nothing_to_hear_of(
             await subscribe(client, "state://orient")
         assert str(refused.value) == (
             "project_unknown: this connection does not say which project it belongs to. "
-            "Start the server in a git repository, or with --project NAME."
+            "Start the server in a git repository or with --project NAME; over HTTP, use a token "
+            "of one project."
         )
     async with (
         Client(server, mode=STATELESS) as client,
         client.listen(resource_subscriptions=["state://orient"]) as subscription,
     ):
         assert subscription.honored.resource_subscriptions is None
-        assert not is_watching(server)
+        assert await all_rest()
 
 
 async def test_a_project_that_is_not_there_yet_is_told_of_when_it_begins(
@@ -287,7 +302,7 @@ async def test_a_bounded_number_is_subscribed_to(
             await subscribe(client, "state://memory/c")
         await unsubscribe(client, "state://memory/a")
         await subscribe(client, "state://memory/c")
-    assert not is_watching(server)
+    assert await all_rest()
     blocks = [f"state://memory/{key}" for key in "abc"]
     async with Client(server, mode=STATELESS) as client:
         with pytest.raises(MCPError, match="3 resources, and 2 are the most"):
@@ -311,18 +326,6 @@ async def test_a_bounded_number_listens(
                 pass
         with pytest.raises(MCPError, match="1 listen to this server already"):
             await subscribe(old, "state://orient")
-
-
-async def test_when_the_server_ends_its_streams_end_well(server: StateServer) -> None:
-    async with (
-        Client(server, mode=STATELESS) as client,
-        client.listen(resource_subscriptions=["state://orient"]) as one,
-        client.listen(tools_list_changed=True) as none,
-    ):
-        server.subscriptions.close()
-        async with asyncio.timeout(PATIENCE):
-            assert [event async for event in one] == []
-            assert [event async for event in none] == []
 
 
 @given(st.text(), st.sets(st.tuples(st.sampled_from(["memory", "thread"]), st.text())))
@@ -350,6 +353,64 @@ async def test_what_is_listed_can_be_subscribed_to(server: StateServer) -> None:
         assert set(listed) == {*KINDS, apps.BOARD}
         for uri in listed:
             await subscribe(client, uri)
+
+
+# Over HTTP
+
+
+@asynccontextmanager
+async def of_token(served: Served, token: str) -> AsyncGenerator[tuple[Client, Heard]]:
+    """A client with a handshake, and what it is told."""
+    told = Heard()
+    async with (
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=20) as http,
+        Client(
+            streamable_http_client(served.url, http_client=http),
+            mode="legacy",
+            message_handler=told.take,
+        ) as client,
+    ):
+        yield client, told
+
+
+async def test_over_http_a_token_is_told_of_its_project_alone(
+    settings: Settings, path: str, open_state: Open
+) -> None:
+    ours, theirs = (
+        open_state(database="elsewhere"),
+        open_state(project="beta", database="elsewhere"),
+    )
+    await ours.journal.append("x")
+    await theirs.journal.append("x")
+    wanted = ["state://journal", "state://memory/plan"]
+    async with (
+        serving(replace(settings, project=""), PROXIED) as served,
+        served.client(token=await token_for(path, "acme")) as client,
+        client.listen(resource_subscriptions=wanted) as subscription,
+        of_token(served, await token_for(path, "beta")) as (other, told),
+    ):
+        assert subscription.honored.resource_subscriptions == wanted
+        for uri in wanted:
+            await subscribe(other, uri)
+        await theirs.memory.set("plan", "theirs")
+        assert await told.next() == ["state://memory/plan"]
+        await ours.journal.append("ours")
+        assert await heard(subscription) == ["state://journal"]
+        await theirs.memory.set("plan", "theirs again")
+        assert await told.next() == ["state://memory/plan"]
+        assert told.is_empty
+
+
+async def test_over_http_a_stream_is_no_reason_to_stop_late(settings: Settings) -> None:
+    async with AsyncExitStack() as stack:
+        async with serving(settings) as served:
+            client = await stack.enter_async_context(served.client())
+            listening = client.listen(resource_subscriptions=["state://orient"])
+            subscription = await stack.enter_async_context(listening)
+            began = asyncio.get_running_loop().time()
+        assert asyncio.get_running_loop().time() - began < 2
+        with pytest.raises(SubscriptionLost):
+            await heard(subscription)
 
 
 # Over pipes, with changes from another process

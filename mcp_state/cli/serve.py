@@ -113,6 +113,8 @@ def _serve_http(
     def ready(url: str) -> None:
         click.echo(f"mcp-state: listening at {url}", err=True)
 
+    for noisy in ("uvicorn.error", "mcp.server.streamable_http_manager"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)  # we say it with who, without the session
     # The clients are elsewhere: where this process was started says nothing of them.
     settings = replace(settings, directory="", client_directory="", session="")
     with spoken("tools"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 from mcp_state.record import record
 
@@ -14,11 +15,12 @@ class Bounds:
 
     A body of `body` holds the largest blob (10 MiB) however its characters are escaped; `bodies`
     is for all that are held at the same time. `drain` is how long a refused request may go on
-    sending, so that its sender gets to read why.
+    sending, so that its sender gets to read why; `recheck` is how often the token behind an open
+    stream is looked up again.
     """
 
     body: int = 64 << 20
-    bodies: int = 256 << 20
+    bodies: int = 128 << 20
     body_time: float = 120.0
     silence: float = 15.0
     drain: float = 1.0
@@ -29,12 +31,14 @@ class Bounds:
     keep_alive: int = 60
     connections: int = 2000
     in_flight: int = 256
+    in_flight_of_one: int = 64
     sessions: int = 1000
     sessions_of_one: int = 250
     idle: float = 1800.0
     rate: float = 100.0
     burst: float = 500.0
-    stop: int = 5
+    recheck: float = 30.0
+    stop: float = 5.0
 
 
 class Rates:
@@ -82,24 +86,28 @@ class Sessions:
         """There is a new one."""
         self._owners[session], self._used[session] = token, self._now()
 
-    def end(self, session: str) -> None:
-        """It is over, or is not known to the SDK."""
-        self._owners.pop(session, None)
-        self._used.pop(session, None)
+    def end(self, session: str, token: str) -> None:
+        """One of this token is over, or not known to the SDK."""
+        if self._owners.get(session) == token:
+            del self._owners[session], self._used[session]
 
-    def enter(self, session: str) -> None:
-        """A request of it begins: it is not idle while that lasts."""
+    @contextmanager
+    def used(self, session: str, token: str) -> Generator[None]:
+        """It is not idle while this lasts, if it is one of this token."""
+        if self._owners.get(session) != token:
+            yield
+            return
         self._open[session] += 1
-
-    def leave(self, session: str) -> None:
-        """A request of it ended."""
-        self._open[session] -= 1
-        if not self._open[session]:
-            del self._open[session]
-        if session in self._owners:
-            self._used[session] = self._now()
+        try:
+            yield
+        finally:
+            self._open[session] -= 1
+            if session in self._used:
+                self._used[session] = self._now()
 
     def _forget_idle(self) -> None:
         latest = self._now() - self._bounds.idle
-        for session in [s for s, at in self._used.items() if at <= latest and not self._open[s]]:
-            self.end(session)
+        idle = [one for one, at in self._used.items() if at <= latest and not self._open[one]]
+        for session in idle:
+            del self._owners[session], self._used[session]
+        self._open = +self._open

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import math
 import os
 import re
 import signal
@@ -22,6 +23,7 @@ from mcp_state.http.bounds import Bounds
 from mcp_state.http.guard import ENDPOINT, Guard
 from mcp_state.http.metrics import Metrics
 from mcp_state.http.refusals import Refusals
+from mcp_state.http.traffic import Traffic
 from mcp_state.http.wire import Wire
 from mcp_state.models import Actor, Caller
 from mcp_state.record import record
@@ -33,6 +35,7 @@ from mcp_state.times import Clock
 ADDRESS = "127.0.0.1:8765"
 _ADDRESS = re.compile(r"(?:(\[[0-9a-f:.]+\]|[^\s:/\[\]]+):)?([0-9]{1,5})", re.IGNORECASE)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_EVERY_ADDRESS = ("0.0.0.0", "::")
 _OF_THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -59,7 +62,11 @@ class Door:
     @property
     def hosts(self) -> frozenset[str]:
         """What the Host header may say, without a port."""
-        own = _OF_THIS_MACHINE if _is_loopback(self.host) else (_bracketed(self.host),)
+        own = (_bracketed(self.host),)
+        if _is_loopback(self.host):
+            own = _OF_THIS_MACHINE
+        elif self.host in _EVERY_ADDRESS:
+            own = ()
         return frozenset(name.lower() for name in (*own, *self.names))
 
     @property
@@ -119,7 +126,7 @@ def door(
             "Give --tls-cert FILE and --tls-key FILE, or say --behind-proxy if a proxy in front "
             f"speaks TLS. Only for this machine: --http {ADDRESS}.",
         )
-    if made.host in ("0.0.0.0", "::") and not names:
+    if made.host in _EVERY_ADDRESS and not names:
         raise BadArgument(
             f"{address} is every address of this machine, so it is not known what clients call it",
             "Give --allow-host NAME with the name that they use.",
@@ -165,8 +172,10 @@ async def serve(
     with _listening(door) as listener:
         door = replace(door, port=listener.getsockname()[1])
         nobody = Caller("", "", Actor(""))
+        traffic = Traffic(manager.handle_request, bounds, asyncio.get_running_loop().time)
+        metrics.gauges = traffic.gauges
         guard = Guard(
-            manager.handle_request,
+            traffic,
             Tokens(database, nobody).principal,
             lambda: database.read(nobody, lambda tx: None),
             hosts=door.hosts,
@@ -174,7 +183,6 @@ async def serve(
             bounds=bounds,
             metrics=metrics,
             refusals=refusals,
-            now=asyncio.get_running_loop().time,
         )
         config = uvicorn.Config(
             guard,
@@ -188,7 +196,7 @@ async def serve(
             date_header=False,
             h11_max_incomplete_event_size=bounds.head,
             timeout_keep_alive=bounds.keep_alive,
-            timeout_graceful_shutdown=bounds.stop,
+            timeout_graceful_shutdown=math.ceil(bounds.stop) + 1,
             ssl_certfile=door.tls_cert or None,
             ssl_keyfile=door.tls_key or None,
         )
@@ -196,7 +204,7 @@ async def serve(
             async with manager.run():
                 with _signals() as over:
                     ready(f"{door.scheme}://{_bracketed(door.host)}:{door.port}{ENDPOINT}")
-                    await _Server(config, guard, over).serve([listener])
+                    await _Server(config, traffic, over, bounds.stop).serve([listener])
         finally:
             await database.aclose()
 
@@ -271,17 +279,21 @@ def _signals() -> Generator[asyncio.Event]:
 class _Server(uvicorn.Server):
     """A server that waits for its end instead of looking for it, and then ends its streams."""
 
-    def __init__(self, config: uvicorn.Config, guard: Guard, over: asyncio.Event) -> None:
+    def __init__(
+        self, config: uvicorn.Config, traffic: Traffic, over: asyncio.Event, patience: float
+    ) -> None:
         super().__init__(config)
-        self._guard = guard
+        self._traffic = traffic
         self._over = over
+        self._patience = patience
 
     async def main_loop(self) -> None:
         """Serve until it is over."""
         await self._over.wait()
         for _ in range(3):  # as many turns of the loop as it takes to let in who just came,
             await asyncio.sleep(0)  # and would be neither served nor closed
-        self._guard.end_streams()
+        self._traffic.wind_down()
+        asyncio.get_running_loop().call_later(self._patience, self._traffic.give_up)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:

@@ -62,7 +62,7 @@ _RELIED_BY_THESE = """
     WHERE project = :project AND name IN (
         SELECT fact FROM relies
         WHERE project = :project AND thread IN (SELECT value FROM json_each(:threads))
-    ) ORDER BY trust IN ('refuted', 'stale') DESC, recheck_at, created LIMIT :limit
+    ) ORDER BY trust IN ('refuted', 'stale') DESC, recheck_at NULLS LAST, created LIMIT :limit
 """
 _FALLEN_SINCE = """
     SELECT * FROM fact_rows

@@ -47,9 +47,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_REINDEX = "INSERT INTO search (search) VALUES ('rebuild')"
 LONGEST_GROUP = 0.01
 """Seconds after which nobody is taken along any more: who waits is another process, too."""
+_REINDEX = "INSERT INTO search (search) VALUES ('rebuild')"
 _LONGEST_PAUSE = 0.02
 
 
@@ -211,10 +211,13 @@ class SQLiteDatabase(Database):
             return repr(problem)
 
     def _data_version(self) -> tuple[sqlite3.Connection, int]:
-        with self._translated(self._reader):
+        try:
             connection = self._opened(self._open_reader)
             (version,) = connection.execute("PRAGMA data_version").fetchone()
-            return connection, version
+        except (sqlite3.Error, StoreDamaged, _SchemaChanged):  # not logged, it may go on for hours
+            self._reader.forget()
+            raise
+        return connection, version
 
     async def aclose(self) -> None:
         """Close both connections."""

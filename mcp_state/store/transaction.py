@@ -126,7 +126,7 @@ class Reading:
         """Names of the projects that the caller may see, the most active first, at most 30."""
         if self.caller.only is None:
             return [row["shown"] for row in self.all(_KNOWN)]
-        found = [self.one(_SHOWN, {"id": project}) for project in self.caller.only]
+        found = [self.one(_SHOWN, {"id": project}) for project in sorted(self.caller.only)]
         there = sorted((row for row in found if row), key=lambda row: -row["last_event"])
         return [row["shown"] for row in there[:30]]
 

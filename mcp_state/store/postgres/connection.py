@@ -19,6 +19,7 @@ from psycopg.adapt import Dumper, Loader
 _PARAMETER = re.compile(
     r"(?P<kept>'(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|::)|:(?P<name>[a-z_]+\d*)|(?P<percent>%)"
 )
+_ADDS_A_ROW = re.compile(r"\s*(INSERT INTO [^;]*?\sVALUES\s*)(\([^()]*\))\s*", re.DOTALL)
 _PAGE = 500
 _SENT_AT_ONCE = 100_000
 NOTHING: Mapping[str, Any] = {}
@@ -110,9 +111,15 @@ class Connection:
         self._told = None
         return self._run(statements, {})
 
-    def commit(self) -> str | None:
-        """Commit; returns what the server says that it did, which may be `ROLLBACK`."""
-        return self.raw.execute(b"COMMIT").statusmessage
+    def commit(self, last: str = "") -> str | None:
+        """Commit, after this last statement; returns what the server says that it did.
+
+        That may be `ROLLBACK`.
+        """
+        cursor = self.raw.execute(f"{last}; COMMIT".encode() if last else b"COMMIT")
+        while cursor.nextset():
+            pass
+        return cursor.statusmessage
 
     def rollback(self) -> None:
         """Take back what was begun."""
@@ -140,7 +147,13 @@ class Connection:
         return Found(cursor)
 
     def executemany(self, sql: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Run one statement for each of these, many at a time; each sees what those before did."""
+        """Run one statement for each of these, many at a time; each sees what those before did.
+
+        What does no more than add a row is one statement for all that are sent at once: then what
+        the store counts of them is written once.
+        """
+        adds = _ADDS_A_ROW.fullmatch(sql)
+        begin, sql, between = (adds[1], adds[2], ", ") if adds else ("", sql, "; ")
         query = translated(sql).encode()
         cursor = psycopg.ClientCursor(self.raw)
         page: list[str] = []
@@ -149,11 +162,11 @@ class Connection:
             page.append(cursor.mogrify(query, row))
             size += len(page[-1])
             if size > _SENT_AT_ONCE:
-                self._run_within("; ".join(page))
+                self._run_within(begin + between.join(page))
                 page.clear()
                 size = 0
         if page:
-            self._run_within("; ".join(page))
+            self._run_within(begin + between.join(page))
 
     def each(self, sql: str, params: Mapping[str, Any]) -> Iterator[Row]:
         """The rows one by one, fetched a page at a time."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -57,10 +58,14 @@ T = TypeVar("T")
 CONNECTIONS = 8
 """The most that one process opens."""
 _PAUSE = 0.05
-_BEGUN = "SELECT version, min_reader, clock_timestamp() AT TIME ZONE 'UTC' AS at FROM store"
-_LOCK = "SELECT pg_advisory_xact_lock(:key)"
-_SHARE = "SELECT pg_advisory_xact_lock_shared(:key)"
-_LAST = "SELECT pg_current_xact_id()::text AS xact, pg_notify(:channel, :told)"
+_BEGUN = """
+    SELECT version, min_reader, clock_timestamp() AT TIME ZONE 'UTC' AS at,
+        pg_current_xact_id_if_assigned()::text AS transaction
+    FROM store
+"""
+_LOCK = "SELECT pg_advisory_xact_lock({})"
+_SHARE = "SELECT pg_advisory_xact_lock_shared({})"
+_TRANSACTION = "SELECT pg_current_xact_id()"
 _LIFT = "SELECT set_config('mcp_state.lifted', :lifted, true)"
 _WRITTEN = """
     SELECT 1 FROM events
@@ -88,6 +93,14 @@ class _Written:
 
     def params(self) -> dict[str, Any]:
         return {"project": self.project, "last": self.seq, "now": self.at, "actor": self.actor}
+
+
+@record
+class _Begun:
+    """The clock that a transaction goes by, and the server's number of it if it writes."""
+
+    clock: Clock
+    transaction: str | None
 
 
 class _InDoubt(Exception):
@@ -161,17 +174,19 @@ class PostgresWriting(PostgresReading, Writing):
         self,
         connection: Connection,
         caller: Caller,
-        clock: Clock,
+        begun: _Begun,
         limits: Limits,
         allow_secrets: bool,
         locked: int,
         key: int,
     ) -> None:
+        assert begun.transaction is not None
         self._server = connection
         self._locked = locked
         self.key = key
+        self.transaction = begun.transaction
         self.last: _Written | None = None
-        Writing.__init__(self, cast(Any, connection), caller, clock, limits, allow_secrets)
+        Writing.__init__(self, cast(Any, connection), caller, begun.clock, limits, allow_secrets)
 
     @contextmanager
     def lifted(self, *triggers: str) -> Generator[None]:
@@ -247,8 +262,10 @@ class PostgresDatabase(Database):
             wait=wait,
         )
         self._pool: ConnectionPool[psycopg.Connection[Any]] | None = None
+        self._opening = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
         self._turns: WeakValueDictionary[object, asyncio.Lock] = WeakValueDictionary()
+        self._projects: dict[tuple[str, str], int] = {}
         self._free = asyncio.Semaphore(CONNECTIONS)
         self._notices = Notices(self.address)
 
@@ -365,9 +382,8 @@ class PostgresDatabase(Database):
         Raises:
             StoreBusy: the server could not be reached in time.
         """
-        if self._pool is None:
-            self._pool = self._open_pool()
-        pool = self._pool
+        with self._opening:
+            pool = self._pool = self._pool or self._open_pool()
         try:
             raw = pool.getconn(max(0.05, deadline - time.monotonic()))
         except PoolTimeout:
@@ -447,17 +463,16 @@ class PostgresDatabase(Database):
 
     # Transactions
 
-    def _begin(self, connection: Connection, how: str, deadline: float) -> Clock:
-        """Begin; returns the clock that the transaction goes by.
+    def _begin(self, connection: Connection, how: str, deadline: float, *statements: str) -> _Begun:
+        """Begin, with these statements, which may wait for a lock.
 
         Raises:
             _NoStore: there is none, or an older one.
         """
         left = max(1, round((deadline - time.monotonic()) * 1000))
+        begin = (f"BEGIN {how}", f"SET LOCAL lock_timeout = {left}", *statements, _BEGUN)
         try:
-            found = connection.begin(
-                f"BEGIN {how}; SET LOCAL lock_timeout = {left}; {_BEGUN}"
-            ).fetchone()
+            found = connection.begin("; ".join(begin)).fetchone()
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             raise _NoStore from None
         if found is None:
@@ -467,9 +482,9 @@ class PostgresDatabase(Database):
         version = opening.check(found["version"], found["min_reader"], self.address.schema)
         if version < len(opening.migrations()):
             raise _NoStore
-        if type(self.clock) is Clock:
-            return _At(found["at"].replace(tzinfo=UTC))
-        return self.clock
+        is_real = type(self.clock) is Clock
+        clock = _At(found["at"].replace(tzinfo=UTC)) if is_real else self.clock
+        return _Begun(clock, found["transaction"])
 
     def _snapshot(
         self, caller: Caller, body: Callable[[Reading], T], every: bool, deadline: float
@@ -477,10 +492,10 @@ class PostgresDatabase(Database):
         def attempt() -> T:
             with self._connected(deadline) as connection, _ended(connection):
                 how = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
-                clock = self._begin(connection, how, deadline)
+                begun = self._begin(connection, how, deadline)
                 if every:
                     connection.within = Connection.EVERY
-                tx = PostgresReading(connection, caller, clock, self.limits)
+                tx = PostgresReading(connection, caller, begun.clock, self.limits)
                 caller.totals = tx.totals()
                 return body(tx)
 
@@ -556,30 +571,42 @@ class PostgresDatabase(Database):
                         return done[0]
 
     def _unchanged(self, connection: Connection, caller: Caller, result: T, deadline: float) -> T:
-        clock = self._begin(connection, "READ ONLY", deadline)
-        caller.totals = PostgresReading(connection, caller, clock, self.limits).totals()
+        begun = self._begin(connection, "READ ONLY", deadline)
+        caller.totals = PostgresReading(connection, caller, begun.clock, self.limits).totals()
         return result
 
     def _begin_writing(
         self, connection: Connection, caller: Caller, every: bool, deadline: float
     ) -> PostgresWriting:
-        """Begin, behind the lock of the project, or that of the store."""
-        clock = self._begin(connection, "", deadline)
-        store = self.address.key("store")
+        """Begin, behind the lock of the project, or that of the store.
+
+        Raises:
+            _Moved: the project is another one than it was when it was last asked for.
+        """
+        named = (caller.anchor, fold(caller.project))
+        store, known = self.address.key("store"), self._projects.get(named, 0)
         if every:
+            key, locks = store, [_LOCK.format(store)]
             connection.within = Connection.EVERY
-            connection.execute(_LOCK, {"key": store})
-            key = store
-            locked = PostgresReading(connection, caller, clock, self.limits).project
         else:
-            connection.execute(_SHARE, {"key": store})
-            locked = PostgresReading(connection, caller, clock, self.limits).project
-            named = ("project", locked) if locked else ("name", fold(caller.project))
-            key = self.address.key(*named)
-            connection.execute(_LOCK, {"key": key})
-        return PostgresWriting(
-            connection, caller, clock, self.limits, self.allow_secrets, locked, key
-        )
+            key, locks = self.address.key("project", known), [_SHARE.format(store)]
+            locks += [_LOCK.format(key)] if known else []
+        begun = self._begin(connection, "", deadline, *locks, _TRANSACTION)
+        if every or not known:
+            known = PostgresReading(connection, caller, begun.clock, self.limits).project
+        if not every and len(locks) == 1:
+            key = self.address.key(*(("project", known) if known else ("name", named[1])))
+            connection.execute(_LOCK.format(key))
+        try:
+            tx = PostgresWriting(
+                connection, caller, begun, self.limits, self.allow_secrets, known, key
+            )
+        except _Moved:
+            self._projects.pop(named, None)
+            raise
+        if known:
+            self._projects[named] = known
+        return tx
 
     def _commit(self, connection: Connection, tx: PostgresWriting) -> None:
         """Commit, and tell those who listen.
@@ -587,15 +614,13 @@ class PostgresDatabase(Database):
         Raises:
             _InDoubt: the connection was lost before the server said so.
         """
-        told = {"channel": CHANNEL, "told": f"{self.address.schema} {tx.project}"}
-        transaction = connection.execute(_LAST, told).fetchone()["xact"]
         try:
-            ended = connection.commit()
+            ended = connection.commit(f"NOTIFY {CHANNEL}, '{self.address.schema} {tx.project}'")
         except psycopg.Error as problem:
             if not is_lost(problem):
                 raise
             log.warning("%s: %s while saving", self.path, one_line(problem))
-            raise _InDoubt(tx.last, transaction, tx.key) from problem
+            raise _InDoubt(tx.last, tx.transaction, tx.key) from problem
         if ended != "COMMIT":
             raise psycopg.InternalError(f"COMMIT was answered with {ended}")
 
@@ -612,8 +637,7 @@ class PostgresDatabase(Database):
         def look() -> bool:
             with self._connected(deadline) as connection, _ended(connection):
                 connection.within = Connection.EVERY
-                self._begin(connection, "", deadline)
-                connection.execute(_LOCK, {"key": doubt.key})
+                self._begin(connection, "", deadline, _LOCK.format(doubt.key))
                 params = last.params() | {"xact": doubt.transaction}
                 return connection.execute(_WRITTEN, params).fetchone() is not None
 
@@ -633,7 +657,7 @@ class PostgresDatabase(Database):
     ) -> None:
         """An event of its own: people want to see what was refused, and why."""
         try:
-            clock = self._begin(connection, "", deadline)
+            clock = self._begin(connection, "READ ONLY", deadline).clock
             if not PostgresReading(connection, caller, clock, self.limits).project:
                 return  # a refusal is no reason to begin a project
             connection.rollback()

@@ -111,6 +111,7 @@ def configure(raw: psycopg.Connection[object], schema: str) -> None:
         sql.SQL(
             "SET search_path = {}, public; SET client_encoding = UTF8; "
             "SET standard_conforming_strings = on; SET client_min_messages = warning; "
+            "SET jit = off; "
             "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; "
             "SET tcp_keepalives_count = 3; SET idle_in_transaction_session_timeout = '10min'; "
             "SELECT set_config('synchronous_commit', 'on', false) "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import psycopg
 from psycopg import errors
 
@@ -27,6 +29,9 @@ _NOT_ALLOWED = (
     errors.InvalidCatalogName,
     errors.ReadOnlySqlTransaction,
 )
+_NOBODY = re.compile(
+    r"FATAL: .*(?:authentication failed|does not exist|no pg_hba\.conf entry|not permitted)"
+)
 _BROKEN = (errors.DataCorrupted, errors.IndexCorrupted, errors.IoError)
 
 
@@ -34,7 +39,13 @@ def is_lost(problem: psycopg.Error) -> bool:
     """Whether the connection is gone, or the server refuses every connection for now."""
     if isinstance(problem, _ENDED):
         return True
-    return isinstance(problem, psycopg.OperationalError) and problem.sqlstate is None
+    gone = isinstance(problem, psycopg.OperationalError) and problem.sqlstate is None
+    return gone and not _is_for_good(problem)
+
+
+def _is_for_good(problem: psycopg.Error) -> bool:
+    """What a server says that lets nobody of this name in; the driver has no code for it."""
+    return _NOBODY.search(str(problem)) is not None
 
 
 def unreachable(path: str, problem: BaseException | str) -> StoreBusy:
@@ -53,7 +64,7 @@ def refused_by_server(path: str, problem: psycopg.Error, waited: float) -> State
         return unreachable(path, problem)
     if isinstance(problem, _FULL):
         return DiskFull.at(path)
-    if isinstance(problem, _NOT_ALLOWED):
+    if isinstance(problem, _NOT_ALLOWED) or _is_for_good(problem):
         return StoreReadonly(
             f"{path}: {one_line(problem)}",
             "Let the role that is named there use this database, or name another one with --db or "

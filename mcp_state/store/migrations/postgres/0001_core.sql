@@ -293,13 +293,18 @@ END;
 $$;
 
 CREATE FUNCTION grams(beginning TEXT, x TEXT) RETURNS TEXT[]
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN (
-    SELECT coalesce(array_agg(DISTINCT concat(beginning, a, b, c)), '{}')
-    FROM (SELECT string_to_array(folded(x), NULL) AS chars) AS split,
-        unnest(chars, chars[2:], chars[3:]) AS three (a, b, c)
-    WHERE c IS NOT NULL AND ' ' NOT IN (a, b, c)
-);
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+SET search_path FROM CURRENT AS $$
+DECLARE
+    chars TEXT[] := string_to_array(folded(x), NULL);
+BEGIN
+    RETURN (
+        SELECT coalesce(array_agg(DISTINCT concat(beginning, a, b, c) COLLATE "C"), '{}')
+        FROM unnest(chars, chars[2:], chars[3:]) AS three (a, b, c)
+        WHERE c IS NOT NULL AND ' ' NOT IN (a, b, c)
+    );
+END;
+$$;
 
 CREATE FUNCTION grams_of_text(range BIGINT, x TEXT) RETURNS TEXT[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
