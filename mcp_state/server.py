@@ -109,6 +109,7 @@ def create_server(
         on_subscriptions_listen=app.subscriptions.listen,
         on_list_prompts=app.list_prompts,
         on_get_prompt=app.get_prompt,
+        get_tool_input_schema=_no_schema,
     )
     server.extensions[apps.EXTENSION_ID] = {}
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
@@ -538,6 +539,10 @@ def _principal(request: Request) -> Principal | None:
         KeyError: nobody looked at who sends the request.
     """
     return None if request.request is None else request.request.scope[PRINCIPAL]
+
+
+def _no_schema(tool: str) -> None:
+    """No tool takes arguments from headers; without this the SDK lists all at every call to see."""
 
 
 def _log_refusal(request: Request, problem: StateError) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import itertools
 import json
+import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -22,7 +24,8 @@ from mcp_state.store.database import open_database
 from mcp_state.times import Clock
 
 Line = dict[str, Any]
-_EXPORTS = tempfile.TemporaryDirectory(prefix="mcp-state-exports-")
+_EXPORTS = tempfile.mkdtemp(prefix="mcp-state-exports-")
+atexit.register(shutil.rmtree, _EXPORTS)
 _FILES = itertools.count(1)
 
 
@@ -32,7 +35,7 @@ class Store:
     def __init__(self, path: str, clock: Clock) -> None:
         self.path = path
         self.name = Path(path).stem
-        self.folder = Path(_EXPORTS.name) if is_address(path) else Path(path).parent
+        self.folder = Path(_EXPORTS) if is_address(path) else Path(path).parent
         self.database = open_database(path, clock=clock)
 
     def as_(self, agent: str = "codex", session: str = "s1", project: str = "acme") -> State:

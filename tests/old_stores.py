@@ -7,7 +7,8 @@ function here for what is new in it, and a file, made with the package of that v
     git archive COMMIT mcp_state toolsets | tar -x -C OLD
     PYTHONPATH=OLD python -P tests/old_stores.py tests/stores/1.sql
 
-COMMIT is the last one that knew no more: 2586e86 for version 1, 2fa6dab for 2, 10a81d9 for 3.
+COMMIT is the last one that knew no more: 2586e86 for version 1, 2fa6dab for 2, 10a81d9 for 3,
+9e49931 for 4.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ STANDING_FOR = {
 }
 SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 NOT_RUN = re.compile(
-    r"^mcp-state (?:serve|demo|completion|web|hook|install|uninstall)\b|purge --reason|tail -f"
+    r"^mcp-state (?:serve|demo|completion|web|hook|install|uninstall|migrate-store)\b"
+    r"|purge --reason|tail -f"
 )
 """Examples that go on until they are stopped, or are run elsewhere."""
 

@@ -23,6 +23,8 @@ from mcp_state.cli import demo_long, main
 from mcp_state.cli.demo_long import acknowledged
 from mcp_state.cli.demo_long_check import Call, LongStory, examine_long
 
+pytestmark = pytest.mark.sqlite
+
 SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 RUN = "convert-orders"
 SEED = 639

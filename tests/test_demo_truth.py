@@ -18,6 +18,8 @@ from mcp_state.cli import demo_truth, main
 from mcp_state.cli.demo_truth import acknowledged
 from mcp_state.cli.demo_truth_check import TRUTH_WRITTEN, TruthStory, examine_truth
 
+pytestmark = pytest.mark.sqlite
+
 CLAIMS = (
     r"ok 16 of 16 acknowledged writes are there, each exactly once",
     r"ok besides them only what fell \(merge-friday\); the refused calls \(2\) wrote nothing",

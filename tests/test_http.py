@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from conftest import FakeClock, text_of
+from conftest import FakeClock, Run, text_of
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -351,6 +351,28 @@ def test_only_this_machine_needs_no_token() -> None:
     everywhere = door("0.0.0.0:1", behind_proxy=True, names=("State.example.com",))
     assert everywhere.hosts == {"state.example.com"}
     assert door("10.1.2.3:1", behind_proxy=True).hosts == {"10.1.2.3"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("--rate", "5"), ("--tls-cert", "x"), ("--tls-key", "x"), ("--behind-proxy",)),
+        *(("--allow-host", "x"), ("--http", "--rate", "0"), ("--http", "10.1.2.3:1")),
+        *(("--http", "--tls-cert", "x"), ("--http", "x y"), ("--http", "0.0.0.0:1")),
+    ],
+)
+def test_options_that_do_not_go_together_are_wrong_arguments(
+    run: Run, words: tuple[str, ...]
+) -> None:
+    refused = run("serve", *words)
+
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("error: bad_argument: ") and refused.stderr.count("\n") == 1
+
+
+def test_no_tool_takes_arguments_from_headers() -> None:
+    """Or the server would have to tell the SDK its schema."""
+    assert "x-mcp-header" not in json.dumps([spec.input_schema for spec in ALL_TOOLS])
 
 
 async def test_a_port_that_is_taken_is_a_wrong_argument(settings: Settings) -> None:

@@ -164,7 +164,7 @@ def test_what_a_store_of_each_version_consists_of_is_what_its_steps_still_make(
     with closing(opening.new_connection(":memory:")) as made:
         opening.apply(made, opening.migrations()[:version])
         find = "SELECT type, name, sql FROM sqlite_schema ORDER BY type, name"
-        assert rows(path, find) == made.execute(find).fetchall()
+        assert rows(str(path), find) == made.execute(find).fetchall()
 
 
 EVERY_TABLE = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'search%'"
@@ -301,10 +301,10 @@ def test_a_next_version_migrates_under_two_servers_that_write_and_no_change_is_l
         assert following.returncode == 0
         reads = [server.call(Call("journal_tail", {})) for server in ours]
 
-    kept = [text for (text,) in rows(path, "SELECT text FROM journal ORDER BY seq")]
+    kept = [text for (text,) in rows(str(path), "SELECT text FROM journal ORDER BY seq")]
     assert [text for text in kept if str(text).endswith("of today")] == saved
     migrated = kept.index("by the next version")
-    assert rows(path, "PRAGMA user_version") == [(LATEST + 1,)]
+    assert rows(str(path), "PRAGMA user_version") == [(LATEST + 1,)]
     if min_reader > LATEST:
         assert kept[migrated:] == ["by the next version"]
         assert len(refused) >= 4
@@ -332,7 +332,7 @@ def test_twenty_servers_that_open_an_old_store_at_once_all_answer_and_one_of_the
         answers = [server.receive() for server in servers]
 
     assert [answer and answer[1].code for answer in answers] == [""] * 20
-    texts = {text for (text,) in rows(path, "SELECT text FROM journal")}
+    texts = {text for (text,) in rows(str(path), "SELECT text FROM journal")}
     assert texts >= {f"by {number}" for number in range(0, 20, 2)}
     (copy,) = path.parent.glob("*.bak")
     assert everything(copy) == everything(old)

@@ -6,14 +6,18 @@ import asyncio
 import logging
 import sys
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
 from mcp_state.calls import spoken
-from mcp_state.cli.common import Options, store_options
+from mcp_state.cli.common import COUNT, Options, store_options
 from mcp_state.cli.groups import Documented
 from mcp_state.errors import BadArgument
 from mcp_state.settings import Settings
+
+if TYPE_CHECKING:
+    from mcp_state.http.serving import Door
 
 ADDRESS = "127.0.0.1:8765"
 """Where --http listens if it does not say."""
@@ -48,6 +52,7 @@ ADDRESS = "127.0.0.1:8765"
 @click.option(
     "--allow-host", multiple=True, metavar="NAME", help="What clients may call it; repeatable."
 )
+@click.option("--rate", type=COUNT, metavar="N", help="Requests a second of one token. [100]")
 @store_options("db", "project", "agent")
 def serve(
     options: Options,
@@ -56,6 +61,7 @@ def serve(
     tls_key: str,
     behind_proxy: bool,
     allow_host: tuple[str, ...],
+    rate: int | None,
     toolset: str,
     tools: str,
     exclude: str,
@@ -82,11 +88,15 @@ def serve(
         trace=trace,
         allow_secrets=allow_secrets,
     )
-    given = {"--tls-cert": tls_cert, "--tls-key": tls_key, "--allow-host": allow_host}
     if http is not None:
-        _serve_http(settings, http, tls_cert, tls_key, behind_proxy, allow_host)
+        from mcp_state.http.serving import door
+
+        files = {"tls_cert": tls_cert, "tls_key": tls_key}
+        opened = door(http, **files, behind_proxy=behind_proxy, names=allow_host)
+        _serve_http(settings, opened, rate)
         return
-    for option, value in {**given, "--behind-proxy": behind_proxy}.items():
+    given = {"--tls-cert": tls_cert, "--tls-key": tls_key, "--allow-host": allow_host}
+    for option, value in {**given, "--behind-proxy": behind_proxy, "--rate": rate}.items():
         if value:
             raise BadArgument(f"{option} is for --http", "Give --http too, or leave it out.")
     from mcp_state.server import create_server
@@ -97,19 +107,9 @@ def serve(
         asyncio.run(serve_stdio(create_server(settings), opening=opening))
 
 
-def _serve_http(
-    settings: Settings,
-    address: str,
-    tls_cert: str,
-    tls_key: str,
-    behind_proxy: bool,
-    names: tuple[str, ...],
-) -> None:
-    from mcp_state.http import serving
-
-    door = serving.door(
-        address, tls_cert=tls_cert, tls_key=tls_key, behind_proxy=behind_proxy, names=names
-    )
+def _serve_http(settings: Settings, door: Door, rate: int | None) -> None:
+    from mcp_state.http.bounds import Bounds
+    from mcp_state.http.serving import serve as serve_http
 
     def ready(url: str) -> None:
         click.echo(f"mcp-state: listening at {url}", err=True)
@@ -119,7 +119,8 @@ def _serve_http(
     # The clients are elsewhere: where this process was started says nothing of them.
     settings = replace(settings, directory="", client_directory="", session="")
     with spoken("tools"):
-        asyncio.run(serving.serve(settings, door, ready))
+        bounds = Bounds() if rate is None else Bounds(rate=rate, burst=5 * rate)
+        asyncio.run(serve_http(settings, door, ready, bounds=bounds))
 
 
 def _names(text: str) -> tuple[str, ...]:
