@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import hashlib
 import itertools
 import json
@@ -24,9 +25,15 @@ from mcp_state.store.database import open_database
 from mcp_state.times import Clock
 
 Line = dict[str, Any]
-_EXPORTS = tempfile.mkdtemp(prefix="mcp-state-exports-")
-atexit.register(shutil.rmtree, _EXPORTS)
 _FILES = itertools.count(1)
+
+
+@functools.cache
+def _exports() -> Path:
+    """The folder of what stores on a server export."""
+    folder = tempfile.mkdtemp(prefix="mcp-state-exports-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 class Store:
@@ -35,7 +42,7 @@ class Store:
     def __init__(self, path: str, clock: Clock) -> None:
         self.path = path
         self.name = Path(path).stem
-        self.folder = Path(_EXPORTS) if is_address(path) else Path(path).parent
+        self.folder = _exports() if is_address(path) else Path(path).parent
         self.database = open_database(path, clock=clock)
 
     def as_(self, agent: str = "codex", session: str = "s1", project: str = "acme") -> State:
