@@ -26,7 +26,16 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from over_http import GENERATIONS, PROXIED, Served, serving, token_for, writing
+from over_http import (
+    GENERATIONS,
+    PROXIED,
+    Served,
+    called,
+    of,
+    serving,
+    token_for,
+    writing,
+)
 
 from mcp_state import toolset
 from mcp_state.errors import BadArgument
@@ -497,16 +506,42 @@ async def test_it_is_not_ready_while_the_store_cannot_be_read(
     assert (with_token.status, path in with_token.text) == (503, False)
 
 
-def command(*words: str, path: str) -> subprocess.Popen[str]:
+def command(*words: str, path: str, before: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     """`mcp-state serve --http` in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "mcp_state", "serve", *words, "--db", path],
+        [*before, sys.executable, "-m", "mcp_state", "serve", *words, "--db", path],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "CLAUDE_PROJECT_DIR": os.getcwd(), "CLAUDE_CODE_SESSION_ID": "s"},
     )
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize(("soft", "hard", "refused"), [(100, 400, 0), (100, 100, 100)])
+async def test_who_only_connects_does_not_take_the_files_that_the_store_needs(
+    path: str, soft: int, hard: int, refused: int
+) -> None:
+    """As many are let in as there can be open files for, which are often fewer than allowed."""
+    limited = ("sh", "-c", f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$@"', "sh")
+    body = called("journal_append", {"text": "x", "project": "acme"})
+    headers = {"host": "127.0.0.1", **of("journal_append"), "content_length": str(len(body))}
+    lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    with command("--http", "127.0.0.1:0", path=path, before=limited) as process:
+        assert process.stderr is not None
+        server = Served((await asyncio.to_thread(process.stderr.readline)).split()[-1])
+        opened = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(150)]
+        reader, writer = opened[0]
+        writer.write("\r\n".join(["POST /mcp HTTP/1.1", *lines, "", ""]).encode() + body)
+        async with asyncio.timeout(20):
+            assert b" 200 " in await reader.readline()
+        process.send_signal(signal.SIGTERM)
+        _, err = await asyncio.to_thread(process.communicate, timeout=20)
+        for _, writer in opened:
+            writer.close()
+    assert "Traceback" not in err
+    assert (err.count(": connections: there are ") >= refused) and (refused or not err)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

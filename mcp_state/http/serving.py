@@ -11,6 +11,7 @@ import re
 import signal
 import socket
 import ssl
+import sys
 from collections.abc import Callable, Generator
 from dataclasses import replace
 
@@ -36,6 +37,8 @@ ADDRESS = "127.0.0.1:8765"
 _ADDRESS = re.compile(r"(?:(\[[0-9a-f:.]+\]|[^\s:/\[\]]+):)?([0-9]{1,5})", re.IGNORECASE)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _EVERY_ADDRESS = ("0.0.0.0", "::")
+_FILES_BESIDE = 64
+"""What is open beside the connections, at the most: the store, and what is being accepted."""
 _OF_THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -155,6 +158,7 @@ async def serve(
         BadArgument: the toolset, the address or the TLS files can't be used.
     """
     bounds, clock = bounds or Bounds(), clock or Clock()
+    bounds = replace(bounds, connections=_have_files_for(bounds.connections))
     _check_tls(door)
     tools = toolset.load(
         settings.toolset, settings.tools, settings.exclude, read_only=settings.read_only
@@ -217,6 +221,24 @@ def _wire(limits: Bounds, noted: Refusals) -> type[Wire]:
         refusals = noted
 
     return Bounded
+
+
+def _have_files_for(connections: int) -> int:
+    """How many of these connections the limit of open files allows, which is raised for them.
+
+    Without any to spare, nobody who is connected could be served either.
+    """
+    if sys.platform == "win32":
+        return connections
+    import resource
+
+    most, highest = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + _FILES_BESIDE
+    if most != resource.RLIM_INFINITY and most < wanted:
+        most = wanted if highest == resource.RLIM_INFINITY else min(wanted, highest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, highest))
+        return max(1, most - _FILES_BESIDE)
+    return connections
 
 
 def _is_loopback(host: str) -> bool:
