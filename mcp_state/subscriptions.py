@@ -71,22 +71,27 @@ class Subscriptions:
             raise MCPError(
                 code=types.INVALID_REQUEST, message="this connection can't carry notifications"
             )
-        listener = await self._join(await self._caller(request))
         told = _told(connection)
-        if len(told) >= MOST_RESOURCES and uri not in told:
-            self._live.leave(listener)
-            raise _too_many(f"{MOST_RESOURCES} resources are subscribed to already")
-        before = told.get(uri)
-        task = told[uri] = asyncio.create_task(_tell(request.session, uri, listener))
-        task.add_done_callback(lambda _: self._live.leave(listener))
-        await _end(before)
+        async with told.changing:
+            caller = await self._caller(request)
+            if len(told.uris) >= MOST_RESOURCES and uri not in told.uris:
+                raise _too_many(f"{MOST_RESOURCES} resources are subscribed to already")
+            if not told.is_of(caller):
+                await told.end()
+                listener = await self._join(caller)
+                told.begin(request.session, listener, self._live.leave)
+            told.uris.add(uri)
         return types.EmptyResult()
 
     async def unsubscribe(
         self, request: Request, params: types.UnsubscribeRequestParams
     ) -> types.EmptyResult:
         """Tell this connection of the resource no more."""
-        await _end(_told(connection_of(request)).pop(str(params.uri), None))
+        told = _told(connection_of(request))
+        async with told.changing:
+            told.uris.discard(str(params.uri))
+            if not told.uris:
+                await told.end()
         return types.EmptyResult()
 
     # Without
@@ -190,29 +195,49 @@ def connection_of(request: Request) -> Connection:
     return request.session._connection  # pyright: ignore[reportPrivateUsage]
 
 
-def _told(connection: Connection) -> dict[str, asyncio.Task[None]]:
-    """The tasks of a connection, by resource; they end when it does."""
+class _Told:
+    """Of which resources a connection is told, all by one task that listens."""
+
+    def __init__(self) -> None:
+        self.uris: set[str] = set()
+        self.changing = asyncio.Lock()
+        self._listener: Listener | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def is_of(self, caller: Caller) -> bool:
+        """Whether it hears of this caller's project now."""
+        if self._task is None or self._task.done() or self._listener is None:
+            return False
+        return self._listener.scope == Listener(caller).scope
+
+    def begin(
+        self, session: ServerSession, listener: Listener, leave: Callable[[Listener], None]
+    ) -> None:
+        """Tell what is heard, until it ends."""
+        self._listener = listener
+        self._task = asyncio.create_task(self._tell(session, listener))
+        self._task.add_done_callback(lambda _: leave(listener))
+
+    async def end(self) -> None:
+        """Tell nothing any more."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _tell(self, session: ServerSession, listener: Listener) -> None:
+        while (news := await listener.news()) is not None:
+            for uri in sorted(self.uris):
+                if is_touched(uri, news.subjects):
+                    await session.send_resource_updated(uri)
+
+
+def _told(connection: Connection) -> _Told:
+    """What a connection is told of; it ends when the connection does."""
     if _TOLD not in connection.state:
-        connection.state[_TOLD] = {}
-        connection.exit_stack.push_async_callback(_end_all, connection.state[_TOLD])
+        told = connection.state[_TOLD] = _Told()
+        connection.exit_stack.push_async_callback(told.end)
     return connection.state[_TOLD]
-
-
-async def _tell(session: ServerSession, uri: str, listener: Listener) -> None:
-    while (news := await listener.news()) is not None:
-        if is_touched(uri, news.subjects):
-            await session.send_resource_updated(uri)
-
-
-async def _end(task: asyncio.Task[None] | None) -> None:
-    if task is not None:
-        task.cancel()
-        await asyncio.wait([task])
-
-
-async def _end_all(told: dict[str, asyncio.Task[None]]) -> None:
-    while told:
-        await _end(told.popitem()[1])
 
 
 def _acknowledged(

@@ -312,6 +312,27 @@ async def test_a_bounded_number_is_subscribed_to(
             assert subscription.honored.resource_subscriptions == blocks[:1]
 
 
+async def test_a_connection_listens_once_whatever_it_subscribed_to(
+    server: StateServer, theirs: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or one client that subscribes to much would be the only one who can."""
+    monkeypatch.setattr(subscriptions, "MOST_LISTENERS", 2)
+    await theirs.memory.set("first", "x")
+    async with shaken(server) as (client, told), shaken(server) as (other, _):
+        for key in "abc":
+            await subscribe(client, f"state://memory/{key}")
+        await subscribe(other, "state://orient")
+        for key in "cab":
+            await theirs.memory.set(key, "x")
+            assert await told.next() == [f"state://memory/{key}"]
+        await unsubscribe(client, "state://memory/a")
+        await theirs.memory.set("a", "y")
+        await theirs.memory.set("b", "y")
+        assert await told.next() == ["state://memory/b"]
+        assert told.is_empty
+    assert await all_rest()
+
+
 async def test_a_bounded_number_listens(
     server: StateServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
