@@ -1,4 +1,4 @@
-.PHONY: demo test test-web bench pictures soak coverage setup format
+.PHONY: demo test test-postgres test-web bench pictures soak coverage setup format
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -14,6 +14,9 @@ test: $(SETUP)
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
 	$(PYTEST) -n auto --dist worksteal
+
+test-postgres: $(SETUP)
+	MCP_STATE_TEST_EVERY_ENGINE=1 $(PYTEST) -n auto --dist worksteal -k postgres
 
 test-web: $(SETUP)
 	$(PYTEST) tests/web

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import replace
@@ -18,6 +19,7 @@ import mcp_types as types
 import new_stores
 import postgres
 import pytest
+import soaking
 from click.testing import CliRunner, Result
 from long_runs import contradictions
 from mcp import Client
@@ -46,6 +48,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 opening.make = new_stores.make
 
 ENGINES = ("sqlite", "postgres")
+EVERY_ENGINE = "MCP_STATE_TEST_EVERY_ENGINE"
 START = datetime(2026, 11, 29, 9, 0, tzinfo=UTC)
 
 
@@ -82,6 +85,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "engine" in metafunc.fixturenames:
         of_file = metafunc.definition.get_closest_marker("sqlite") is not None
         metafunc.parametrize("engine", ENGINES[:1] if of_file else ENGINES)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the tests that run on both engines, take one in five on PostgreSQL, or all if asked."""
+    if os.environ.get(EVERY_ENGINE) or soaking.SOAK:
+        return
+    left_out = [item for item in items if "[postgres" in item.name and not _is_in_slice(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
+def _is_in_slice(item: pytest.Item) -> bool:
+    return zlib.crc32(item.nodeid.encode()) % 5 == 0
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import json
 import signal
-import sqlite3
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -218,12 +217,3 @@ def id_of(token: str) -> str:
 
 PROXIED = Door(port=0, behind_proxy=True)
 """A door where every request needs a token."""
-
-
-@contextlib.contextmanager
-def writing(path: str) -> Generator[None]:
-    """While another process writes, every write waits."""
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as store:
-        store.execute("BEGIN IMMEDIATE")
-        yield
-        store.execute("ROLLBACK")

@@ -107,6 +107,13 @@ def new_store() -> str:
     return with_options(database(), schema=f"t_{uuid.uuid4().hex[:12]}")
 
 
+def as_nobody(address: str) -> str:
+    """The address for a role that there is not."""
+    parts = urlsplit(address)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"nobody_of_this_name@{host}"))
+
+
 def with_options(address: str, **options: str) -> str:
     """The address with these options."""
     parts = urlsplit(address)
@@ -134,7 +141,14 @@ class OwnServer:
 
     def restart(self, mode: str) -> None:
         """Stop it (`immediate` is as good as a crash), and start it again."""
-        words = ("-D", str(self._server.pgdata), "-m", mode, "-w", "restart")
+        self._control(mode, "restart")
+
+    def stop(self) -> None:
+        """End it, whichever process it is now."""
+        self._control("immediate", "stop")
+
+    def _control(self, mode: str, what: str) -> None:
+        words = ("-D", str(self._server.pgdata), "-m", mode, "-w", what)
         pgexec("pg_ctl", words, self._server.bin_path, user=self._server.system_user)
 
 
@@ -142,7 +156,9 @@ class OwnServer:
 def own_server(folder: Path) -> Generator[OwnServer]:
     """A server whose data are below this folder, until the end of the block."""
     server = _get_server(folder / "data", cleanup_mode="delete")
+    own = OwnServer(server)
     try:
-        yield OwnServer(server)
+        yield own
     finally:
+        own.stop()
         server.cleanup()

@@ -26,16 +26,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from over_http import (
-    GENERATIONS,
-    PROXIED,
-    Served,
-    called,
-    of,
-    serving,
-    token_for,
-    writing,
-)
+from over_http import GENERATIONS, PROXIED, Served, called, of, serving, token_for
+from whole_stores import writing
 
 from mcp_state import toolset
 from mcp_state.errors import BadArgument
@@ -491,6 +483,7 @@ def no_store(path: str) -> None:
     Path(path).write_bytes(b"no store at all")
 
 
+@pytest.mark.sqlite
 @pytest.mark.usefixtures("no_store")
 async def test_it_is_not_ready_while_the_store_cannot_be_read(
     settings: Settings, path: str

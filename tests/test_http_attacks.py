@@ -9,9 +9,8 @@ import json
 import re
 import secrets
 import socket
-import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -31,8 +30,10 @@ from over_http import (
     revoke,
     serving,
     token_for,
-    writing,
 )
+from peeking import Refused, plain, rows
+from planting import held
+from whole_stores import writing
 
 from mcp_state.http.bounds import Bounds, Rates, Sessions
 from mcp_state.models import Actor, Caller
@@ -273,20 +274,17 @@ async def test_a_secret_is_compared_in_constant_time_and_an_unknown_id_costs_the
 async def test_the_store_keeps_no_token_only_its_hash(path: str) -> None:
     token = await token_for(path, "acme")
 
-    files = b"".join(file.read_bytes() for file in Path(path).parent.iterdir())
-
-    assert token.rpartition("_")[2].encode() not in files
-    with closing(sqlite3.connect(path)) as store:
-        ((kept,),) = store.execute("SELECT hash FROM tokens").fetchall()
-        for forbidden in (
-            "UPDATE tokens SET every_project = 1",
-            "UPDATE tokens SET toolset = 'all'",
-            "UPDATE tokens SET project = 2",
-            "UPDATE tokens SET expires_at = '9999'",
-            "DELETE FROM tokens",
-        ):
-            with pytest.raises(sqlite3.IntegrityError):
-                store.execute(forbidden)
+    assert held(path, token.rpartition("_")[2]) == []
+    ((kept,),) = rows(path, "SELECT hash FROM tokens")
+    for forbidden in (
+        "UPDATE tokens SET every_project = 1",
+        "UPDATE tokens SET toolset = 'all'",
+        "UPDATE tokens SET project = 2",
+        "UPDATE tokens SET expires_at = '9999'",
+        "DELETE FROM tokens",
+    ):
+        with plain(path) as store, pytest.raises(Refused):
+            store.execute(forbidden)
     assert re.fullmatch("[0-9a-f]{64}", kept)
 
 
@@ -770,7 +768,6 @@ async def test_a_stream_ends_with_its_token(settings: Settings, path: str) -> No
                         await reader.readuntil(b"0\r\n\r\n")
 
 
-@pytest.mark.sqlite
 async def test_a_call_that_does_not_end_is_given_up(settings: Settings, path: str) -> None:
     settings = replace(settings, project="acme")
     async with serving(settings, bounds=Bounds(call_time=0.5)) as server:
@@ -782,7 +779,6 @@ async def test_a_call_that_does_not_end_is_given_up(settings: Settings, path: st
         assert (await server.call("journal_tail")).status == 200
 
 
-@pytest.mark.sqlite
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_two_requests_of_one_id_do_not_keep_their_places_for_ever(
     settings: Settings, path: str

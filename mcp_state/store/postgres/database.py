@@ -46,9 +46,10 @@ from mcp_state.store.postgres.refusals import (
     refused_by_server,
     unreachable,
 )
+from mcp_state.store.postgres.waiting import Waiting, consumed
 from mcp_state.store.text import fold
 from mcp_state.store.transaction import NONE, Params, Reading, Row, Writing
-from mcp_state.store.worker import shielded, until_done
+from mcp_state.store.worker import shielded
 from mcp_state.times import Clock
 
 log = logging.getLogger(__name__)
@@ -290,8 +291,9 @@ class PostgresDatabase(Database):
         self._refuse_readers()
         deadline = time.monotonic() + self.wait
 
-        def run() -> None:
-            with self._translated(), self._connected(deadline) as connection:
+        def run(waiting: Waiting) -> None:
+            with self._translated(), self._connected(deadline, waiting) as connection:
+                waiting.begins()
                 raw = connection.raw
                 raw.execute(f"SET lock_timeout = {round(self.wait * 1000)}".encode())
                 try:
@@ -324,10 +326,10 @@ class PostgresDatabase(Database):
         with shielded():
             pool, self._pool = self._pool, None
             threads, self._threads = self._threads, None
+            if pool is not None:  # first, so that nobody waits for a connection any more
+                await asyncio.to_thread(pool.close)
             if threads is not None:
                 await asyncio.to_thread(threads.shutdown)
-            if pool is not None:
-                await asyncio.to_thread(pool.close)
 
     def _refuse_readers(self) -> None:
         if self.read_only:
@@ -357,31 +359,36 @@ class PostgresDatabase(Database):
             turn.release()
 
     async def _in_thread(self, function: Callable[..., T], *args: Any) -> T:
-        """Run it with one of the connections; only waiting can be cancelled."""
+        """Run it with one of the connections; until it begins, it can be given up."""
         try:
             async with asyncio.timeout(self.wait):
                 await self._free.acquire()
         except TimeoutError:
             raise StoreBusy.after(self.wait) from None
+        waiting = Waiting()
         try:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(CONNECTIONS, "mcp-state")
             context = contextvars.copy_context()
-            done = asyncio.wrap_future(self._threads.submit(context.run, function, *args))
-            await until_done(done)
-            return done.result()
-        finally:
+            done = asyncio.wrap_future(self._threads.submit(context.run, function, *args, waiting))
+        except BaseException:
             self._free.release()
+            raise
+        done.add_done_callback(consumed(self._free.release))
+        return await waiting.outcome(done)
 
     # Connections
 
     @contextmanager
-    def _connected(self, deadline: float) -> Generator[Connection]:
+    def _connected(self, deadline: float, waiting: Waiting | None = None) -> Generator[Connection]:
         """A connection that works, from the pool.
 
         Raises:
+            GivenUp: nobody waits for it.
             StoreBusy: the server could not be reached in time.
         """
+        if waiting is not None:
+            waiting.waits()
         with self._opening:
             pool = self._pool = self._pool or self._open_pool()
         try:
@@ -391,8 +398,9 @@ class PostgresDatabase(Database):
         try:
             yield Connection(raw)
         finally:
-            if raw.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
-                raw.close()  # a transaction that was left half-way ends with its connection
+            over = raw.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+            if not over or (waiting is not None and waiting.given_up):
+                raw.close()  # and so ends what was left half-way, and what may yet be cancelled
             pool.putconn(raw)
 
     def _open_pool(self) -> ConnectionPool[psycopg.Connection[Any]]:
@@ -487,12 +495,18 @@ class PostgresDatabase(Database):
         return _Begun(clock, found["transaction"])
 
     def _snapshot(
-        self, caller: Caller, body: Callable[[Reading], T], every: bool, deadline: float
+        self,
+        caller: Caller,
+        body: Callable[[Reading], T],
+        every: bool,
+        deadline: float,
+        waiting: Waiting,
     ) -> T:
         def attempt() -> T:
-            with self._connected(deadline) as connection, _ended(connection):
+            with self._connected(deadline, waiting) as connection, _ended(connection):
                 how = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
                 begun = self._begin(connection, how, deadline)
+                waiting.begins()
                 if every:
                     connection.within = Connection.EVERY
                 tx = PostgresReading(connection, caller, begun.clock, self.limits)
@@ -530,7 +544,13 @@ class PostgresDatabase(Database):
             return body(tx)
 
     def _transact(
-        self, caller: Caller, body: Callable[[Writing], T], every: bool, once: bool, deadline: float
+        self,
+        caller: Caller,
+        body: Callable[[Writing], T],
+        every: bool,
+        once: bool,
+        deadline: float,
+        waiting: Waiting,
     ) -> T:
         """Begin, lock, body, COMMIT, or ROLLBACK; a body that takes long is begun `once`."""
         begun = False
@@ -538,10 +558,12 @@ class PostgresDatabase(Database):
 
         def attempt() -> T:
             nonlocal begun, done
-            with self._connected(deadline) as connection, _ended(connection):
+            with self._connected(deadline, waiting) as connection, _ended(connection):
                 if once and begun:
                     raise unreachable(self.path, "the connection was lost")
+                waiting.waits(connection.raw)
                 tx = self._begin_writing(connection, caller, every, deadline)
+                waiting.begins()
                 begun = True
                 try:
                     result = body(tx)
