@@ -404,7 +404,7 @@ class PostgresDatabase(Database):
         self._connect().close()
         pool = ConnectionPool[psycopg.Connection[Any]](
             self.address.url,
-            kwargs={"connect_timeout": 5, "application_name": "mcp-state"},
+            kwargs={"application_name": "mcp-state"},
             min_size=0,
             max_size=CONNECTIONS,
             max_idle=300.0,
@@ -416,9 +416,7 @@ class PostgresDatabase(Database):
         return pool
 
     def _connect(self) -> psycopg.Connection[Any]:
-        raw = psycopg.connect(
-            self.address.url, connect_timeout=5, application_name="mcp-state", autocommit=True
-        )
+        raw = psycopg.connect(self.address.url, application_name="mcp-state", autocommit=True)
         opening.configure(raw, self.address.schema)
         return raw
 

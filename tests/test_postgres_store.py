@@ -1,0 +1,218 @@
+"""What is PostgreSQL's own: addresses, roles, what a server is set to, and several writers at once.
+
+All else is tested on both engines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import postgres
+import psycopg
+import pytest
+from postgres import with_options
+from psycopg.conninfo import conninfo_to_dict
+
+from mcp_state.api import State, open_store
+from mcp_state.errors import BadArgument, Conflict, StoreReadonly
+from mcp_state.models import Actor, Caller
+from mcp_state.settings import shown_address
+from mcp_state.store.database import open_database
+from mcp_state.store.postgres import opening
+from mcp_state.store.postgres.opening import Address
+from mcp_state.store.projects import Projects
+from mcp_state.store.transaction import Writing
+
+
+def caller(project: str = "acme") -> Caller:
+    return Caller(project, "argument", Actor("codex"))
+
+
+def admin(statement: str) -> None:
+    """Do something in the database of this process that its owner may not."""
+    parts = urlsplit(postgres.server())._replace(path=urlsplit(postgres.database()).path)
+    with psycopg.connect(urlunsplit(parts), autocommit=True) as raw:
+        raw.execute(statement.encode())
+
+
+# Addresses
+
+
+@pytest.mark.parametrize(
+    ("address", "wanted"),
+    [
+        ("postgresql:///agents", {"dbname": "agents"}),
+        ("postgresql:///agents?host=/run/pg", {"dbname": "agents", "host": "/run/pg"}),
+        ("postgresql://?service=mine", {"service": "mine"}),
+        ("postgresql://", {}),
+        ("postgresql://me@[::1]:5433/a", {"user": "me", "host": "::1", "port": "5433"}),
+        ("postgresql://a:1,b:2/c", {"host": "a,b", "port": "1,2", "dbname": "c"}),
+        ("postgresql://me@%2Frun%2Fpg/a", {"host": "/run/pg"}),
+        ("postgres://h/a?passfile=/p+q%2Br%20s", {"passfile": "/p+q+r s"}),
+        ("postgresql://h/a?options=-c%20jit%3Doff", {"options": "-c jit=off"}),
+        ("postgresql://me:p%3Fq@h/a", {"password": "p?q", "host": "h"}),
+        ("postgresql://me:p?q#r[@h/a", {"password": "p?q#r[", "host": "h", "dbname": "a"}),
+        ("postgresql://h/a?connect_timeout=60", {"connect_timeout": "60"}),
+    ],
+)
+def test_the_driver_is_told_what_the_address_says(address: str, wanted: dict[str, str]) -> None:
+    told = conninfo_to_dict(Address.of(address).url)
+
+    assert {name: told.get(name) for name in wanted} == wanted
+    assert told.keys() - wanted.keys() - conninfo_to_dict(address).keys() == WAITS - wanted.keys()
+
+
+WAITS = {
+    "connect_timeout",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_count",
+    "tcp_user_timeout",
+}
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://me:SECRET@h/a",
+        "postgresql://me:SEC#RET@h/a",
+        "postgresql://me:SEC?RET@h/a",
+        "postgresql://me:SEC/RET@h/a",
+        "postgresql://me:SEC@RET@h/a",
+        "postgresql://me:SEC[RET@h/a",
+        "postgresql://h/a?password=SECRET&sslpassword=RET",
+        "postgresql://h/a?pass%77ord=SECRET",
+    ],
+)
+def test_no_part_of_a_password_is_shown(address: str) -> None:
+    assert shown_address(address) == "postgresql://h/a"
+    try:
+        told = Address.of(address).shown
+    except BadArgument as problem:
+        told = str(problem)
+    assert "SEC" not in told
+    assert "RET" not in told
+
+
+@pytest.mark.parametrize(
+    "address", ["postgresql://h:port/a", "postgresql://h/a?nonsense=1", "postgresql://[::1/a"]
+)
+def test_what_is_no_address_is_refused_as_such(address: str) -> None:
+    with pytest.raises(BadArgument, match="no address that the driver"):
+        open_database(address)
+
+
+# What a role and a database are set to
+
+
+async def test_a_table_of_somebody_else_is_not_taken_for_the_store() -> None:
+    admin("CREATE TABLE public.store (id INT); GRANT SELECT ON public.store TO public")
+    try:
+        async with open_store(postgres.new_store(), project="acme", agent="codex") as state:
+            assert "Nothing is stored" in (await state.orient()).text
+            assert (await state.memory.set("plan", "x")).version == 1
+    finally:
+        admin("DROP TABLE public.store")
+
+
+@contextmanager
+def role(**schemas: str) -> Generator[str]:
+    """An address of one who may make nothing in the database but in these schemas."""
+    name = f"t_{uuid.uuid4().hex[:8]}"
+    admin(f"CREATE ROLE {name} LOGIN PASSWORD 'tests'")
+    try:
+        parts = urlsplit(postgres.database())
+        host = parts.netloc.rpartition("@")[2]
+        yield urlunsplit(parts._replace(netloc=f"{name}:tests@{host}"))
+    finally:
+        admin(f"DROP OWNED BY {name} CASCADE")
+        admin(f"DROP ROLE {name}")
+
+
+async def test_a_schema_that_was_made_for_the_role_is_enough() -> None:
+    with role() as address:
+        name = urlsplit(address).username
+        admin(f"CREATE SCHEMA s_{name} AUTHORIZATION {name}")
+        there = with_options(address, schema=f"s_{name}")
+        async with open_store(there, project="acme", agent="codex") as state:
+            assert (await state.memory.set("plan", "x")).version == 1
+
+
+async def test_who_may_make_no_schema_is_told_so() -> None:
+    with role() as address:
+        async with open_store(address, project="acme", agent="codex") as state:
+            with pytest.raises(StoreReadonly, match="permission denied for database"):
+                await state.memory.set("plan", "x")
+
+
+async def test_the_role_may_have_another_isolation_by_default() -> None:
+    admin("ALTER ROLE mcp_state_tests SET default_transaction_isolation = 'serializable'")
+    databases = [open_database(address) for address in [postgres.new_store()] * 6]
+    try:
+        await asyncio.gather(
+            *(
+                State(one, caller(f"p{n}")).journal.append("first")
+                for n, one in enumerate(databases)
+            )
+        )
+        done = await asyncio.gather(
+            *(one.write(caller(), _noted, apart=True) for one in databases * 5)
+        )
+    finally:
+        admin("ALTER ROLE mcp_state_tests RESET default_transaction_isolation")
+        for one in databases:
+            await one.aclose()
+    assert sorted(done) == list(range(1, 31))
+
+
+def _noted(tx: Writing) -> int:
+    return tx.event("note", "noted", None)
+
+
+# Several at once
+
+
+@contextmanager
+def somebody(address: str) -> Generator[psycopg.Connection[Any]]:
+    """A transaction of another writer, which shares the lock of the store."""
+    place = Address.of(address)
+    with closing(psycopg.connect(place.url, autocommit=True)) as raw:
+        opening.configure(raw, place.schema)
+        raw.execute("BEGIN")
+        raw.execute("SELECT pg_advisory_xact_lock_shared(%s)", (place.key("store"),))
+        yield raw
+
+
+def until_blocked(raw: psycopg.Connection[Any]) -> None:
+    """Until another transaction waits for what this one has."""
+    ours = raw.info.backend_pid
+    blocked = "SELECT 1 FROM pg_locks WHERE NOT granted AND %s = ANY (pg_blocking_pids(pid))"
+    while raw.execute(blocked, (ours,)).fetchone() is None:
+        pass
+
+
+async def test_two_projects_cannot_take_one_name_at_the_same_time() -> None:
+    address = postgres.new_store()
+    database = open_database(address)
+    try:
+        for name in ("a", "b"):
+            await State(database, caller(name)).journal.append("began")
+        with somebody(address) as raw:
+            raw.execute(
+                "INSERT INTO project_names SELECT 'taken', 'taken', id FROM projects "
+                "WHERE shown = 'b'"
+            )
+            renamed = asyncio.create_task(Projects(database, caller("a")).rename("taken"))
+            await asyncio.to_thread(until_blocked, raw)
+            raw.execute("COMMIT")
+            with pytest.raises(Conflict, match="belongs to project 'b'"):
+                await renamed
+        shown = {one.name for one in await Projects(database, caller("a")).list()}
+    finally:
+        await database.aclose()
+    assert shown == {"a", "b"}
