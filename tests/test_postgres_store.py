@@ -6,27 +6,33 @@ All else is tested on both engines.
 from __future__ import annotations
 
 import asyncio
+import socket
+import tempfile
+import threading
 import uuid
 from collections.abc import Generator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import postgres
 import psycopg
 import pytest
-from postgres import with_options
+from cutting import Proxy, proxy
+from postgres import OwnServer, own_server, with_options
 from psycopg.conninfo import conninfo_to_dict
 
 from mcp_state.api import State, open_store
-from mcp_state.errors import BadArgument, Conflict, StoreReadonly
+from mcp_state.errors import BadArgument, Conflict, StoreBusy, StoreReadonly
 from mcp_state.models import Actor, Caller
 from mcp_state.settings import shown_address
 from mcp_state.store.database import open_database
 from mcp_state.store.postgres import opening
+from mcp_state.store.postgres.database import PostgresDatabase
 from mcp_state.store.postgres.opening import Address
 from mcp_state.store.projects import Projects
-from mcp_state.store.transaction import Writing
+from mcp_state.store.transaction import Reading, Writing
 
 
 def caller(project: str = "acme") -> Caller:
@@ -216,3 +222,110 @@ async def test_two_projects_cannot_take_one_name_at_the_same_time() -> None:
     finally:
         await database.aclose()
     assert shown == {"a", "b"}
+
+
+# Connections
+
+
+@pytest.fixture(scope="module")
+def own() -> Generator[OwnServer]:
+    with (
+        tempfile.TemporaryDirectory(prefix="mcp-state-store-") as folder,
+        own_server(Path(folder)) as server,
+    ):
+        yield server
+
+
+def cut_all(server: OwnServer) -> None:
+    """End every connection to a store."""
+    with psycopg.connect(server.address, autocommit=True) as raw:
+        raw.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name LIKE 'mcp-state%'"
+        )
+
+
+def through(server: OwnServer, port: int) -> str:
+    """The address of a new store, by way of a port."""
+    schema = f"t_{uuid.uuid4().hex[:8]}"
+    return with_options(server.store, host="127.0.0.1", port=str(port), schema=schema)
+
+
+async def test_a_server_that_comes_back_is_found_at_once(own: OwnServer) -> None:
+    between = Proxy(own.socket)
+    door = await asyncio.start_server(between.serve, "127.0.0.1", 0)
+    port: int = door.sockets[0].getsockname()[1]
+    database = open_database(through(own, port), wait=0.6)
+    state = State(database, caller())
+    try:
+        await state.journal.append("before")
+        door.close()
+        cut_all(own)
+        for _ in range(6):  # whoever waits longer each time is not there when it comes back
+            with pytest.raises(StoreBusy):
+                await state.journal.append("meanwhile")
+        door = await asyncio.start_server(between.serve, "127.0.0.1", port)
+        await state.journal.append("after")
+    finally:
+        await database.aclose()
+        door.close()
+
+
+async def test_a_server_that_falls_silent_is_noticed(own: OwnServer) -> None:
+    def patience(address: str) -> list[int]:
+        with (
+            closing(psycopg.connect(Address.of(address).url)) as raw,
+            socket.fromfd(raw.fileno(), socket.AF_INET, socket.SOCK_STREAM) as opened,
+        ):
+            options = ("KEEPIDLE", "KEEPINTVL", "KEEPCNT", "USER_TIMEOUT")
+            numbers = [getattr(socket, f"TCP_{option}") for option in options]
+            return [opened.getsockopt(socket.IPPROTO_TCP, number) for number in numbers]
+
+    async with proxy(own.socket) as between:
+        found = await asyncio.to_thread(patience, through(own, between.port))
+    assert found == [10, 5, 3, 25_000]
+
+
+async def test_closing_leaves_nothing_open_though_a_call_connects_anew(own: OwnServer) -> None:
+    database = open_database(with_options(own.store, schema=f"t_{uuid.uuid4().hex[:8]}"))
+    assert isinstance(database, PostgresDatabase)
+    begun, closing_ = threading.Event(), threading.Event()
+
+    def work(tx: Writing) -> int:
+        if not begun.is_set():
+            begun.set()
+            closing_.wait()
+            cut_all(own)
+        return _noted(tx)
+
+    written = asyncio.create_task(database.write(caller(), work))
+    await asyncio.to_thread(begun.wait)
+    closed = asyncio.create_task(database.aclose())
+    await asyncio.sleep(0)
+    closing_.set()
+    await closed
+
+    assert await written == 1
+    with psycopg.connect(own.address) as raw:
+        names = raw.execute("SELECT application_name FROM pg_stat_activity").fetchall()
+    assert ("mcp-state",) not in names
+
+
+async def test_rows_that_nobody_reads_on_harm_no_later_transaction() -> None:
+    database = open_database(postgres.new_store())
+    kept: list[Any] = []
+
+    def begin(tx: Reading) -> None:
+        kept.append(tx.each("SELECT generate_series(1, 2000) AS n"))
+        next(kept[0])
+
+    def close(tx: Writing) -> int:
+        kept.pop().close()
+        return _noted(tx)
+
+    try:
+        await State(database, caller()).journal.append("began")
+        await database.read(caller(), begin)
+        assert await database.write(caller(), close) == 2
+    finally:
+        await database.aclose()

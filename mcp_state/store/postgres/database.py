@@ -58,6 +58,7 @@ T = TypeVar("T")
 CONNECTIONS = 8
 """The most that one process opens."""
 _PAUSE = 0.05
+_AGAIN = 0.5
 _BEGUN = """
     SELECT version, min_reader, clock_timestamp() AT TIME ZONE 'UTC' AS at,
         pg_current_xact_id_if_assigned()::text AS transaction
@@ -322,10 +323,10 @@ class PostgresDatabase(Database):
         """Close all connections."""
         self._notices.close()
         with shielded():
-            pool, self._pool = self._pool, None
             threads, self._threads = self._threads, None
             if threads is not None:
                 await asyncio.to_thread(threads.shutdown)
+            pool, self._pool = self._pool, None  # what was under way may have opened it
             if pool is not None:
                 await asyncio.to_thread(pool.close)
 
@@ -384,16 +385,24 @@ class PostgresDatabase(Database):
         """
         with self._opening:
             pool = self._pool = self._pool or self._open_pool()
-        try:
-            raw = pool.getconn(max(0.05, deadline - time.monotonic()))
-        except PoolTimeout:
-            raise unreachable(self.path, self._why() or PoolTimeout("no connection")) from None
+        raw = self._taken(pool, deadline)
         try:
             yield Connection(raw)
         finally:
             if raw.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                 raw.close()  # a transaction that was left half-way ends with its connection
             pool.putconn(raw)
+
+    def _taken(self, pool: ConnectionPool[psycopg.Connection[Any]], deadline: float) -> Any:
+        """A connection of the pool; whoever waits makes it try again, as soon as it gave up."""
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                return pool.getconn(max(0.05, min(left, _AGAIN)))
+            except PoolTimeout:
+                if left <= _AGAIN:
+                    why = self._why() or PoolTimeout("no connection")
+                    raise unreachable(self.path, why) from None
 
     def _open_pool(self) -> ConnectionPool[psycopg.Connection[Any]]:
         def configure(raw: psycopg.Connection[Any]) -> None:
@@ -408,6 +417,7 @@ class PostgresDatabase(Database):
             min_size=0,
             max_size=CONNECTIONS,
             max_idle=300.0,
+            reconnect_timeout=0.0,  # it would pause for longer each time, though the server is back
             open=False,
             configure=configure,
             name="mcp-state",
