@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import postgres
 import psycopg
 import pytest
 from cutting import Proxy, proxy
+from peeking import rows
 from postgres import OwnServer, own_server, with_options
 from psycopg.conninfo import conninfo_to_dict
 
@@ -27,11 +29,12 @@ from mcp_state.api import State, open_store
 from mcp_state.errors import BadArgument, Conflict, StoreBusy, StoreReadonly
 from mcp_state.models import Actor, Caller
 from mcp_state.settings import shown_address
-from mcp_state.store.database import open_database
+from mcp_state.store.database import Database, open_database
 from mcp_state.store.postgres import opening
 from mcp_state.store.postgres.database import PostgresDatabase
 from mcp_state.store.postgres.opening import Address
 from mcp_state.store.projects import Projects
+from mcp_state.store.purge import Purge
 from mcp_state.store.transaction import Reading, Writing
 
 
@@ -194,11 +197,11 @@ def somebody(address: str) -> Generator[psycopg.Connection[Any]]:
         yield raw
 
 
-def until_blocked(raw: psycopg.Connection[Any]) -> None:
-    """Until another transaction waits for what this one has."""
+def until_blocked(raw: psycopg.Connection[Any], waits: asyncio.Task[Any]) -> None:
+    """Until this call waits for what the transaction has, or ended without."""
     ours = raw.info.backend_pid
     blocked = "SELECT 1 FROM pg_locks WHERE NOT granted AND %s = ANY (pg_blocking_pids(pid))"
-    while raw.execute(blocked, (ours,)).fetchone() is None:
+    while not waits.done() and raw.execute(blocked, (ours,)).fetchone() is None:
         pass
 
 
@@ -214,7 +217,7 @@ async def test_two_projects_cannot_take_one_name_at_the_same_time() -> None:
                 "WHERE shown = 'b'"
             )
             renamed = asyncio.create_task(Projects(database, caller("a")).rename("taken"))
-            await asyncio.to_thread(until_blocked, raw)
+            await asyncio.to_thread(until_blocked, raw, renamed)
             raw.execute("COMMIT")
             with pytest.raises(Conflict, match="belongs to project 'b'"):
                 await renamed
@@ -269,6 +272,7 @@ async def test_a_server_that_comes_back_is_found_at_once(own: OwnServer) -> None
     finally:
         await database.aclose()
         door.close()
+        await between.end()
 
 
 async def test_a_server_that_falls_silent_is_noticed(own: OwnServer) -> None:
@@ -327,5 +331,129 @@ async def test_rows_that_nobody_reads_on_harm_no_later_transaction() -> None:
         await State(database, caller()).journal.append("began")
         await database.read(caller(), begin)
         assert await database.write(caller(), close) == 2
+    finally:
+        await database.aclose()
+
+
+# What became of a commit
+
+
+async def _merge(database: Database) -> None:
+    await State(database, caller("other")).journal.append("began")
+    await Projects(database, caller()).merge("other")
+
+
+async def _purge(database: Database) -> None:
+    await Purge(database, caller()).purge("hush-hush", reason="said by mistake")
+
+
+@pytest.mark.parametrize("meanwhile", [_merge, _purge])
+async def test_a_commit_is_found_though_its_event_was_rewritten_meanwhile(
+    own: OwnServer, meanwhile: Callable[[Database], Awaitable[None]]
+) -> None:
+    class Late(PostgresDatabase):
+        """One that looks when somebody else has done something."""
+
+        def _was_saved(self, doubt: Any) -> bool:
+            other = open_database(there)
+
+            async def do() -> None:
+                await meanwhile(other)
+                await other.aclose()
+
+            asyncio.run(do())
+            return super()._was_saved(doubt)
+
+    async with proxy(own.socket) as between:
+        database = Late(through(own, between.port))
+        there = with_options(own.store, schema=database.address.schema)
+        try:
+            state = State(database, caller())
+            await state.journal.append("before")
+            cut = asyncio.create_task(between.cut("after"))
+            await asyncio.sleep(0)
+            await state.journal.append("once, hush-hush")
+            await cut
+        finally:
+            await database.aclose()
+    texts = [str(text) for (text,) in rows(there, "SELECT text FROM journal")]
+
+    assert len([text for text in texts if text.startswith("once")]) == 1
+
+
+# Many at the beginning
+
+
+BEGINNER = """
+import asyncio, sys
+from mcp_state.api import open_store
+
+async def main(address, name):
+    async with open_store(address, project="acme", agent=name) as state:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        await state.journal.append(name)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(("number", "version"), [(20, 0), (6, 3)])
+async def test_many_servers_begin_at_once(number: int, version: int) -> None:
+    address = postgres.new_store()
+    if version:
+        await asyncio.to_thread(_make_old, address, version)
+    children = [
+        await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            BEGINNER,
+            address,
+            f"s{n}",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        for n in range(number)
+    ]
+    for child in children:
+        assert child.stdout is not None
+        assert await child.stdout.readline() == b"ready\n"
+    told = await asyncio.gather(*(child.communicate(b"\n") for child in children))
+
+    assert [child.returncode for child in children] == [0] * number, told
+    assert sorted(str(text) for (text,) in rows(address, "SELECT text FROM journal")) == sorted(
+        f"s{n}" for n in range(number)
+    )
+    assert list(rows(address, "SELECT version FROM store")) == [(len(opening.migrations()),)]
+    assert list(rows(address, "SELECT last_event FROM projects")) == [(number,)]
+
+
+def _make_old(address: str, version: int) -> None:
+    """A store as a version made it that knew no more steps."""
+    place = Address.of(address)
+    with closing(psycopg.connect(place.url, autocommit=True)) as raw:
+        opening.configure(raw, place.schema)
+        raw.execute(f"CREATE SCHEMA {place.schema}".encode())
+        for step in opening.migrations()[:version]:
+            for statement in step:
+                raw.execute(statement.encode())
+        raw.execute(
+            "INSERT INTO store (id, min_reader, version, created_at) VALUES (1, 1, %s, %s)",
+            (version, "2026-11-20T08:00:00.000000Z"),
+        )
+
+
+async def test_a_store_is_brought_up_to_date_when_nobody_writes() -> None:
+    address = postgres.new_store()
+    await asyncio.to_thread(_make_old, address, 3)
+    database = open_database(address)
+    try:
+        with somebody(address) as raw:
+            write = asyncio.create_task(State(database, caller()).journal.append("new"))
+            await asyncio.to_thread(until_blocked, raw, write)
+            assert not write.done()
+            raw.execute("COMMIT")
+            assert (await write).seq == 1
     finally:
         await database.aclose()

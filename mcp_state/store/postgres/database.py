@@ -73,6 +73,14 @@ _WRITTEN = """
     WHERE project = :project AND seq = :last AND at = :now AND actor = :actor
         AND xmin::text::bigint = :xact::text::bigint % 4294967296
 """
+_REWRITTEN = """
+    SELECT 1 FROM events
+    WHERE at = :now AND actor = :actor AND (
+        project = :project AND seq = :last
+        OR project = (SELECT merged_into FROM projects WHERE id = :project)
+    ) AND pg_xact_status(:xact::text::xid8) = 'committed'
+"""
+"""The event of a transaction that is over, after a purge or a merge of its project."""
 
 
 class _NoStore(Exception):
@@ -467,7 +475,7 @@ class PostgresDatabase(Database):
 
     def _prepare(self, deadline: float) -> None:
         with self._connected(deadline) as connection:
-            opening.prepare(connection, self.address, self.clock.now())
+            opening.prepare(connection, self.address, self.clock.now(), self.wait)
 
     # Transactions
 
@@ -647,7 +655,12 @@ class PostgresDatabase(Database):
                 connection.within = Connection.EVERY
                 self._begin(connection, "", deadline, _LOCK.format(doubt.key))
                 params = last.params() | {"xact": doubt.transaction}
-                return connection.execute(_WRITTEN, params).fetchone() is not None
+                if connection.execute(_WRITTEN, params).fetchone() is not None:
+                    return True
+                try:
+                    return connection.execute(_REWRITTEN, params).fetchone() is not None
+                except psycopg.errors.InvalidParameterValue:  # a number that a crash took back
+                    return False
 
         deadline = time.monotonic() + self.wait
         try:

@@ -37,7 +37,7 @@ def new_schema(address: str) -> Generator[Sink]:
             connection = Connection(raw)
             connection.begin("BEGIN")
             connection.within = Connection.EVERY
-            connection.execute("SELECT pg_advisory_xact_lock(:key)", {"key": place.key("schema")})
+            connection.execute("SELECT pg_advisory_xact_lock(:key)", {"key": place.key("store")})
             if opening.version_of(connection, place.schema) is not None:
                 raise Conflict(
                     f"there is a store at {place.shown} already",

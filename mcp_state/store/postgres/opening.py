@@ -197,11 +197,14 @@ def enter(connection: Connection, min_reader: int, created_at: str) -> None:
     )
 
 
-def prepare(connection: Connection, address: Address, now: datetime) -> None:
-    """Make the store, or bring it up to date, in one transaction; one of all servers does it."""
-    connection.begin("BEGIN")
+def prepare(connection: Connection, address: Address, now: datetime, wait: float = 10.0) -> None:
+    """Make the store, or bring it up to date, in one transaction, while nobody writes.
+
+    One of all servers does it; `wait` is how many seconds it waits for those who write.
+    """
+    connection.begin(f"BEGIN; SET LOCAL lock_timeout = {round(wait * 1000)}")
     try:
-        connection.execute("SELECT pg_advisory_xact_lock(:key)", {"key": address.key("schema")})
+        connection.execute("SELECT pg_advisory_xact_lock(:key)", {"key": address.key("store")})
         version = version_of(connection, address.schema)
         apply(connection, address, version or 0)
         if version is None:
