@@ -6,6 +6,7 @@ All else is tested on both engines.
 from __future__ import annotations
 
 import asyncio
+import io
 import socket
 import sys
 import tempfile
@@ -29,6 +30,7 @@ from mcp_state.api import State, open_store
 from mcp_state.errors import BadArgument, Conflict, StoreBusy, StoreReadonly
 from mcp_state.models import Actor, Caller
 from mcp_state.settings import shown_address
+from mcp_state.store.copying import copy_store
 from mcp_state.store.database import Database, open_database
 from mcp_state.store.postgres import opening
 from mcp_state.store.postgres.database import PostgresDatabase
@@ -36,6 +38,7 @@ from mcp_state.store.postgres.opening import Address
 from mcp_state.store.projects import Projects
 from mcp_state.store.purge import Purge
 from mcp_state.store.transaction import Reading, Writing
+from mcp_state.store.transfer import Transfer
 
 
 def caller(project: str = "acme") -> Caller:
@@ -157,6 +160,31 @@ async def test_who_may_make_no_schema_is_told_so() -> None:
         async with open_store(address, project="acme", agent="codex") as state:
             with pytest.raises(StoreReadonly, match="permission denied for database"):
                 await state.memory.set("plan", "x")
+
+
+async def test_a_store_that_may_not_be_seen_is_not_taken_for_none() -> None:
+    address = postgres.new_store()
+    async with open_store(address, project="acme", agent="codex") as state:
+        await state.memory.set("plan", "x")
+    with role() as other:
+        schema = Address.of(address).schema
+        async with open_store(with_options(other, schema=schema), project="acme") as state:
+            with pytest.raises(StoreReadonly, match="permission denied"):
+                await state.orient()
+            with pytest.raises(StoreReadonly, match="permission denied"):
+                await state.memory.set("plan", "y")
+
+
+async def test_who_is_not_let_in_is_told_so_when_a_store_is_copied(tmp_path: Path) -> None:
+    parts = urlsplit(postgres.database())
+    nowhere = urlunsplit(parts._replace(path="/no_such_database"))
+    here = open_database(str(tmp_path / "state.db"))
+    try:
+        await State(here, caller()).journal.append("began")
+        with pytest.raises(StoreReadonly, match="does not exist"):
+            await copy_store(here, nowhere)
+    finally:
+        await here.aclose()
 
 
 async def test_the_role_may_have_another_isolation_by_default() -> None:
@@ -379,6 +407,29 @@ async def test_a_commit_is_found_though_its_event_was_rewritten_meanwhile(
     texts = [str(text) for (text,) in rows(there, "SELECT text FROM journal")]
 
     assert len([text for text in texts if text.startswith("once")]) == 1
+
+
+async def test_a_stream_never_holds_more_than_one_export(own: OwnServer) -> None:
+    class Cut(io.BytesIO):
+        """A stream during which the connection is lost, once."""
+
+        cut = False
+
+        def write(self, data: Any) -> int:
+            if not self.cut:
+                self.cut = True
+                cut_all(own)
+            return super().write(data)
+
+    stream = Cut()
+    database = open_database(with_options(own.store, schema=f"t_{uuid.uuid4().hex[:8]}"))
+    try:
+        await State(database, caller()).journal.append("began")
+        with pytest.raises(StoreBusy, match="no whole export"):
+            await Transfer(database, caller()).export(stream)
+    finally:
+        await database.aclose()
+    assert stream.getvalue().count(b'"mcp_state_export"') <= 1
 
 
 # Many at the beginning

@@ -14,7 +14,7 @@ from mcp_state.store.copying import Sink, Table, tables
 from mcp_state.store.postgres import opening
 from mcp_state.store.postgres.connection import Connection, adapt
 from mcp_state.store.postgres.opening import Address
-from mcp_state.store.postgres.refusals import one_line, refused_by_server, unreachable
+from mcp_state.store.postgres.refusals import refused_by_server
 
 _PAGE = 500
 _COUNTED = ("projects", "actors")
@@ -55,8 +55,6 @@ def new_schema(address: str) -> Generator[Sink]:
         told = refused_by_server(place.shown, problem, 0)
         if told is None:
             raise
-        if isinstance(problem, psycopg.OperationalError) and problem.sqlstate is None:
-            told = unreachable(place.shown, one_line(problem))
         raise told from problem
 
 
