@@ -318,6 +318,26 @@ async def test_a_server_that_falls_silent_is_noticed(own: OwnServer) -> None:
     assert found == [10, 5, 3, 25_000]
 
 
+async def test_calls_do_not_wait_for_each_other_to_find_no_server() -> None:
+    async def says_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    door = await asyncio.start_server(says_nothing, "127.0.0.1", 0)
+    port = door.sockets[0].getsockname()[1]
+    database = open_database(f"postgresql://127.0.0.1:{port}/a?connect_timeout=2", wait=0.5)
+    try:
+        async with asyncio.timeout(10):  # one after the other it would be 16 seconds
+            told = await asyncio.gather(
+                *(State(database, caller(f"p{n}")).orient() for n in range(8)),
+                return_exceptions=True,
+            )
+    finally:
+        await database.aclose()
+        door.close()
+    assert {type(one) for one in told} == {StoreBusy}
+
+
 async def test_closing_leaves_nothing_open_though_a_call_connects_anew(own: OwnServer) -> None:
     database = open_database(with_options(own.store, schema=f"t_{uuid.uuid4().hex[:8]}"))
     assert isinstance(database, PostgresDatabase)

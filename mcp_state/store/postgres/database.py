@@ -391,6 +391,9 @@ class PostgresDatabase(Database):
         Raises:
             StoreBusy: the server could not be reached in time.
         """
+        if self._pool is None:
+            # The pool tries again and again, and tells nobody why it could not: so this tells.
+            self._connect().close()
         with self._opening:
             pool = self._pool = self._pool or self._open_pool()
         raw = self._taken(pool, deadline)
@@ -417,8 +420,6 @@ class PostgresDatabase(Database):
             opening.configure(raw, self.address.schema)
             adapt(raw)
 
-        # The pool tries again and again, and tells nobody why it could not: so this tells.
-        self._connect().close()
         pool = ConnectionPool[psycopg.Connection[Any]](
             self.address.url,
             kwargs={"application_name": "mcp-state"},
