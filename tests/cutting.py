@@ -38,6 +38,7 @@ class Proxy:
         self._connections.add(ours)
         ours.add_done_callback(self._connections.discard)
         to_server: asyncio.StreamWriter | None = None
+        answers: asyncio.Task[None] | None = None
         try:
             server, to_server = await asyncio.open_unix_connection(self._socket)
             answers = asyncio.create_task(_pass_on(server, to_client))
@@ -55,6 +56,9 @@ class Proxy:
             for writer in (to_client, to_server):
                 if writer is not None:
                     writer.transport.abort()
+            if answers is not None:
+                answers.cancel()
+                await asyncio.gather(answers, return_exceptions=True)
 
     async def end(self) -> None:
         """End every connection."""

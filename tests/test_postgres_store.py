@@ -319,12 +319,8 @@ async def test_a_server_that_falls_silent_is_noticed(own: OwnServer) -> None:
 
 
 async def test_calls_do_not_wait_for_each_other_to_find_no_server() -> None:
-    async def says_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
-
-    door = await asyncio.start_server(says_nothing, "127.0.0.1", 0)
-    port = door.sockets[0].getsockname()[1]
+    silent = socket.create_server(("127.0.0.1", 0), backlog=100)  # which nobody accepts from
+    port: int = silent.getsockname()[1]
     database = open_database(f"postgresql://127.0.0.1:{port}/a?connect_timeout=2", wait=0.5)
     try:
         async with asyncio.timeout(10):  # one after the other it would be 16 seconds
@@ -334,7 +330,7 @@ async def test_calls_do_not_wait_for_each_other_to_find_no_server() -> None:
             )
     finally:
         await database.aclose()
-        door.close()
+        silent.close()
     assert {type(one) for one in told} == {StoreBusy}
 
 
