@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import field
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import quote, unquote
 
 from mcp_state.errors import BadArgument
 from mcp_state.models import Limits
@@ -37,16 +38,36 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
 
 
+_ADDRESS = re.compile(
+    r"(?P<scheme>postgres(?:ql)?://)(?:(?P<who>[^/]*)@)?(?P<where>[^?]*)(?:\?(?P<options>.*))?",
+    re.DOTALL,
+)
+_SHOWN_OPTIONS = ("host", "hostaddr", "port", "dbname", "service", "schema")
+
+
 def is_address(path: str) -> bool:
     """Whether a store is named by the address of a server, not by the path of a file."""
     return path.startswith(("postgresql://", "postgres://"))
 
 
+def parts_of_address(address: str) -> tuple[str, list[tuple[str, str]]]:
+    """An address up to its options, and those: taken apart as libpq does, not as a browser would.
+
+    A password may hold what begins a query or a fragment elsewhere, and a `+` is no space.
+    """
+    found = _ADDRESS.fullmatch(address)
+    assert found is not None
+    options = [one.partition("=") for one in (found["options"] or "").split("&") if one]
+    before = address if found["options"] is None else address[: found.start("options") - 1]
+    return before, [(unquote(name), unquote(value)) for name, _, value in options]
+
+
 def shown_address(address: str) -> str:
-    """An address without the password, and without the name that goes with it."""
-    parts = urlsplit(address)
-    ending = urlunsplit(("", "", parts.path, parts.query, ""))
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{ending}"
+    """An address with no more than what says where the store is: no name, no password."""
+    before, options = parts_of_address(address)
+    scheme, _, where = before.partition("://")
+    shown = [f"{name}={quote(value, '/')}" for name, value in options if name in _SHOWN_OPTIONS]
+    return f"{scheme}://{where.rpartition('@')[2]}{'?' if shown else ''}{'&'.join(shown)}"
 
 
 def store_path(given: str, directory: str, source: str) -> str:

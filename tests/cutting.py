@@ -22,6 +22,7 @@ class Proxy:
         self._socket = socket
         self._moment: Moment | None = None
         self._cut = asyncio.Event()
+        self._connections: set[asyncio.Task[object]] = set()
         self.port = 0
 
     async def cut(self, moment: Moment) -> None:
@@ -32,7 +33,12 @@ class Proxy:
 
     async def serve(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         """Pass on one connection."""
+        ours = asyncio.current_task()
+        assert ours is not None
+        self._connections.add(ours)
+        ours.add_done_callback(self._connections.discard)
         to_server: asyncio.StreamWriter | None = None
+        answers: asyncio.Task[None] | None = None
         try:
             server, to_server = await asyncio.open_unix_connection(self._socket)
             answers = asyncio.create_task(_pass_on(server, to_client))
@@ -50,6 +56,15 @@ class Proxy:
             for writer in (to_client, to_server):
                 if writer is not None:
                     writer.transport.abort()
+            if answers is not None:
+                answers.cancel()
+                await asyncio.gather(answers, return_exceptions=True)
+
+    async def end(self) -> None:
+        """End every connection."""
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections)
 
     async def _cut_here(
         self,
@@ -96,3 +111,4 @@ async def proxy(socket: str, host: str = "127.0.0.1") -> AsyncGenerator[Proxy]:
         yield made
     finally:
         server.close()
+        await made.end()

@@ -49,6 +49,6 @@ def migrate_store(options: Options, source: str, target: str) -> None:
     lines = [
         f"copied {rows} of {len(done.tables)} tables, {events}, from {done.source} to {named}",
         "each table has the same rows, in number and SHA-256, here and there",
-        f"to go on there: MCP_STATE_DB={named}, for every server and command",
+        "to go on there, name it with --db or MCP_STATE_DB, for every server and command",
     ]
     print_result(done, "\n".join(lines), as_json=options.as_json)

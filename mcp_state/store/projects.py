@@ -10,7 +10,7 @@ from typing import Any
 from mcp_state.errors import BadArgument, Conflict, NotFound
 from mcp_state.models import Project
 from mcp_state.store import blobs, documents, handoffs, thread_rows
-from mcp_state.store.noun import Noun, reads_across, writes, writes_across
+from mcp_state.store.noun import Noun, reads_across, writes_across
 from mcp_state.store.text import LONGEST_NAME, fold, one_line, tidy_name
 from mcp_state.store.transaction import Reading, Row, Writing, time_of, totals_of
 from mcp_state.times import from_text
@@ -339,7 +339,7 @@ class Projects(Noun):
         """All projects, the most active first, without those that were merged into another."""
         return [_project(row) for row in tx.all(_PROJECTS, {"only": 0})]
 
-    @writes
+    @writes_across  # or two could take one name at the same time
     def rename(self, tx: Writing, new: str) -> Project:
         """Give the project another name; the names it had still lead to it.
 

@@ -169,16 +169,13 @@ class Connection:
             self._run_within(begin + between.join(page))
 
     def each(self, sql: str, params: Mapping[str, Any]) -> Iterator[Row]:
-        """The rows one by one, fetched a page at a time."""
+        """The rows one by one, fetched a page at a time; what is left ends with the transaction."""
         self._pages += 1
         name = f"page_{self._pages}"
         self.execute(f"DECLARE {name} NO SCROLL CURSOR FOR {sql}", params)
-        try:
-            while page := self.execute(f"FETCH {_PAGE} FROM {name}").fetchall():
-                yield from page
-        finally:
-            if self.raw.info.transaction_status == pq.TransactionStatus.INTRANS:
-                self.execute(f"CLOSE {name}")
+        while page := self.execute(f"FETCH {_PAGE} FROM {name}").fetchall():
+            yield from page
+        self.execute(f"CLOSE {name}")
 
 
 @lru_cache(maxsize=2048)

@@ -59,6 +59,7 @@ T = TypeVar("T")
 CONNECTIONS = 8
 """The most that one process opens."""
 _PAUSE = 0.05
+_AGAIN = 0.5
 _BEGUN = """
     SELECT version, min_reader, clock_timestamp() AT TIME ZONE 'UTC' AS at,
         pg_current_xact_id_if_assigned()::text AS transaction
@@ -73,6 +74,14 @@ _WRITTEN = """
     WHERE project = :project AND seq = :last AND at = :now AND actor = :actor
         AND xmin::text::bigint = :xact::text::bigint % 4294967296
 """
+_REWRITTEN = """
+    SELECT 1 FROM events
+    WHERE at = :now AND actor = :actor AND (
+        project = :project AND seq = :last
+        OR project = (SELECT merged_into FROM projects WHERE id = :project)
+    ) AND pg_xact_status(:xact::text::xid8) = 'committed'
+"""
+"""The event of a transaction that is over, after a purge or a merge of its project."""
 
 
 class _NoStore(Exception):
@@ -324,12 +333,12 @@ class PostgresDatabase(Database):
         """Close all connections."""
         self._notices.close()
         with shielded():
-            pool, self._pool = self._pool, None
             threads, self._threads = self._threads, None
-            if pool is not None:  # first, so that nobody waits for a connection any more
-                await asyncio.to_thread(pool.close)
             if threads is not None:
                 await asyncio.to_thread(threads.shutdown)
+            pool, self._pool = self._pool, None  # what was under way may have opened it
+            if pool is not None:
+                await asyncio.to_thread(pool.close)
 
     def _refuse_readers(self) -> None:
         if self.read_only:
@@ -387,14 +396,12 @@ class PostgresDatabase(Database):
             GivenUp: nobody waits for it.
             StoreBusy: the server could not be reached in time.
         """
-        if waiting is not None:
-            waiting.waits()
+        if self._pool is None:
+            # The pool tries again and again, and tells nobody why it could not: so this tells.
+            self._connect().close()
         with self._opening:
             pool = self._pool = self._pool or self._open_pool()
-        try:
-            raw = pool.getconn(max(0.05, deadline - time.monotonic()))
-        except PoolTimeout:
-            raise unreachable(self.path, self._why() or PoolTimeout("no connection")) from None
+        raw = self._taken(pool, deadline, waiting)
         try:
             yield Connection(raw)
         finally:
@@ -403,19 +410,36 @@ class PostgresDatabase(Database):
                 raw.close()  # and so ends what was left half-way, and what may yet be cancelled
             pool.putconn(raw)
 
+    def _taken(
+        self,
+        pool: ConnectionPool[psycopg.Connection[Any]],
+        deadline: float,
+        waiting: Waiting | None,
+    ) -> Any:
+        """A connection of the pool; whoever waits makes it try again, as soon as it gave up."""
+        while True:
+            if waiting is not None:
+                waiting.waits()
+            left = deadline - time.monotonic()
+            try:
+                return pool.getconn(max(0.05, min(left, _AGAIN)))
+            except PoolTimeout:
+                if left <= _AGAIN:
+                    why = self._why() or PoolTimeout("no connection")
+                    raise unreachable(self.path, why) from None
+
     def _open_pool(self) -> ConnectionPool[psycopg.Connection[Any]]:
         def configure(raw: psycopg.Connection[Any]) -> None:
             opening.configure(raw, self.address.schema)
             adapt(raw)
 
-        # The pool tries again and again, and tells nobody why it could not: so this tells.
-        self._connect().close()
         pool = ConnectionPool[psycopg.Connection[Any]](
             self.address.url,
-            kwargs={"connect_timeout": 5, "application_name": "mcp-state"},
+            kwargs={"application_name": "mcp-state"},
             min_size=0,
             max_size=CONNECTIONS,
             max_idle=300.0,
+            reconnect_timeout=0.0,  # it would pause for longer each time, though the server is back
             open=False,
             configure=configure,
             name="mcp-state",
@@ -424,9 +448,7 @@ class PostgresDatabase(Database):
         return pool
 
     def _connect(self) -> psycopg.Connection[Any]:
-        raw = psycopg.connect(
-            self.address.url, connect_timeout=5, application_name="mcp-state", autocommit=True
-        )
+        raw = psycopg.connect(self.address.url, application_name="mcp-state", autocommit=True)
         opening.configure(raw, self.address.schema)
         return raw
 
@@ -467,7 +489,7 @@ class PostgresDatabase(Database):
 
     def _prepare(self, deadline: float) -> None:
         with self._connected(deadline) as connection:
-            opening.prepare(connection, self.address, self.clock.now())
+            opening.prepare(connection, self.address, self.clock.now(), self.wait)
 
     # Transactions
 
@@ -661,7 +683,12 @@ class PostgresDatabase(Database):
                 connection.within = Connection.EVERY
                 self._begin(connection, "", deadline, _LOCK.format(doubt.key))
                 params = last.params() | {"xact": doubt.transaction}
-                return connection.execute(_WRITTEN, params).fetchone() is not None
+                if connection.execute(_WRITTEN, params).fetchone() is not None:
+                    return True
+                try:
+                    return connection.execute(_REWRITTEN, params).fetchone() is not None
+                except psycopg.errors.InvalidParameterValue:  # a number that a crash took back
+                    return False
 
         deadline = time.monotonic() + self.wait
         try:

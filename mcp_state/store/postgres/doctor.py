@@ -83,7 +83,7 @@ async def examine_server(address: str, clock: Clock) -> Report:
 
 def _look_at_schema(report: Report, database: PostgresDatabase) -> None:
     place = database.address
-    with contextlib.closing(psycopg.connect(place.url, connect_timeout=5)) as raw:
+    with contextlib.closing(psycopg.connect(place.url)) as raw:
         opening.configure(raw, place.schema)
         connection = Connection(raw)
         connection.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")

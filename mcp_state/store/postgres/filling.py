@@ -14,7 +14,7 @@ from mcp_state.store.copying import Sink, Table, tables
 from mcp_state.store.postgres import opening
 from mcp_state.store.postgres.connection import Connection, adapt
 from mcp_state.store.postgres.opening import Address
-from mcp_state.store.postgres.refusals import one_line, refused_by_server, unreachable
+from mcp_state.store.postgres.refusals import refused_by_server
 
 _PAGE = 500
 _COUNTED = ("projects", "actors")
@@ -37,7 +37,7 @@ def new_schema(address: str) -> Generator[Sink]:
             connection = Connection(raw)
             connection.begin("BEGIN")
             connection.within = Connection.EVERY
-            connection.execute("SELECT pg_advisory_xact_lock(:key)", {"key": place.key("schema")})
+            connection.execute("SELECT pg_advisory_xact_lock(:key)", {"key": place.key("store")})
             if opening.version_of(connection, place.schema) is not None:
                 raise Conflict(
                     f"there is a store at {place.shown} already",
@@ -55,8 +55,6 @@ def new_schema(address: str) -> Generator[Sink]:
         told = refused_by_server(place.shown, problem, 0)
         if told is None:
             raise
-        if isinstance(problem, psycopg.OperationalError) and problem.sqlstate is None:
-            told = unreachable(place.shown, one_line(problem))
         raise told from problem
 
 

@@ -39,7 +39,6 @@ class Notices(Listening):
         connection = await psycopg.AsyncConnection.connect(
             self._address.url,
             autocommit=True,
-            connect_timeout=5,
             application_name="mcp-state listens",
         )
         async with connection:

@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from datetime import datetime
 from functools import cache
 from itertools import chain
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import quote, urlencode
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from mcp_state.errors import BadArgument, StoreDamaged, StoreNewer, StoreReadonly
 from mcp_state.record import record
-from mcp_state.settings import shown_address
+from mcp_state.settings import parts_of_address, shown_address
 from mcp_state.store.opening import OLDEST_READER
 from mcp_state.store.postgres.connection import Connection
 from mcp_state.times import to_text
@@ -26,6 +27,17 @@ log = logging.getLogger(__name__)
 
 OLDEST_SERVER = 16
 SCHEMA = "mcp_state"
+_PATIENCE = {
+    "connect_timeout": "5",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "25000",
+}
+"""How long a connection waits for a server that is gone without a word, unless the address says.
+
+TCP alone waits for a quarter of an hour with something to send, and for ever with nothing.
+"""
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 _TOKEN = re.compile(
     r"--[^\n]*|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|(?P<tag>\$\w*\$)(?s:.*?)(?P=tag)|(?P<end>;)"
@@ -45,18 +57,28 @@ class Address:
         """Take an address apart; `?schema=NAME` is ours, all else is libpq's.
 
         Raises:
-            BadArgument: the name of the schema is none.
+            BadArgument: it is none, or the name of the schema is none.
         """
-        parts = urlsplit(given)
-        options = parse_qsl(parts.query, keep_blank_values=True)
-        schema = dict(options).get("schema", SCHEMA)
+        before, given_options = parts_of_address(given)
+        options = dict(given_options)
+        shown, schema = shown_address(given), options.pop("schema", SCHEMA)
         if not _NAME.fullmatch(schema) or schema.startswith("pg_") or schema == "public":
             raise BadArgument(
                 f"schema is {schema[:60]!r}",
                 "Name a schema of its own for the store: lower case letters, digits and _.",
             )
-        query = urlencode([(key, value) for key, value in options if key != "schema"])
-        return cls(urlunsplit(parts._replace(query=query)), schema, shown_address(given))
+        url = f"{before}?{urlencode(_PATIENCE | options, quote_via=quote)}"
+        try:
+            ports = conninfo_to_dict(url).get("port") or ""
+        except psycopg.ProgrammingError:  # what the driver says of it may hold the password
+            ports = "?"
+        if not re.fullmatch(r"[\d,]*", str(ports)):
+            raise BadArgument(
+                f"{shown} is no address that the driver of PostgreSQL understands",
+                "Write postgresql://USER@HOST:PORT/DATABASE?OPTION=VALUE, with options of libpq's, "
+                "and %XX for what is special in a name or a password.",
+            )
+        return cls(url, schema, shown)
 
     def key(self, *of: object) -> int:
         """The number of an advisory lock, which are the whole database's, not one store's."""
@@ -106,14 +128,16 @@ def configure(raw: psycopg.Connection[object], schema: str) -> None:
             f"the database keeps text as {encoding}", "Make one with the encoding UTF8."
         )
     raw.autocommit = True
+    # What the defaults of the role or the database are must not matter, and other schemas neither.
     # A machine that vanishes must not keep its locks for the two hours that TCP waits.
     raw.execute(
         sql.SQL(
-            "SET search_path = {}, public; SET client_encoding = UTF8; "
+            "SET search_path = {}; SET client_encoding = UTF8; "
             "SET standard_conforming_strings = on; SET client_min_messages = warning; "
-            "SET jit = off; "
+            "SET jit = off; SET default_transaction_isolation = 'read committed'; "
             "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; "
-            "SET tcp_keepalives_count = 3; SET idle_in_transaction_session_timeout = '10min'; "
+            "SET tcp_keepalives_count = 3; SET tcp_user_timeout = 25000; "
+            "SET idle_in_transaction_session_timeout = '10min'; "
             "SELECT set_config('synchronous_commit', 'on', false) "
             "WHERE current_setting('synchronous_commit') = 'off'"
         ).format(sql.Identifier(schema))
@@ -155,8 +179,11 @@ def apply(connection: Connection, address: Address, version: int) -> None:
     """Run the steps that are missing, within the transaction of the caller; 0 misses all."""
     connection.within = Connection.EVERY
     if not version:
-        name = sql.Identifier(address.schema).as_string(connection.raw)
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {name}")
+        # IF NOT EXISTS would ask for the right to make one where it exists.
+        named = {"name": address.schema}
+        if connection.execute("SELECT to_regnamespace(:name)", named).fetchone()[0] is None:
+            name = sql.Identifier(address.schema).as_string(connection.raw)
+            connection.execute(f"CREATE SCHEMA {name}")
     for statement in chain.from_iterable(migrations()[version:]):
         connection.raw.execute(statement.encode())
 
@@ -170,11 +197,14 @@ def enter(connection: Connection, min_reader: int, created_at: str) -> None:
     )
 
 
-def prepare(connection: Connection, address: Address, now: datetime) -> None:
-    """Make the store, or bring it up to date, in one transaction; one of all servers does it."""
-    connection.begin("BEGIN")
+def prepare(connection: Connection, address: Address, now: datetime, wait: float = 10.0) -> None:
+    """Make the store, or bring it up to date, in one transaction, while nobody writes.
+
+    One of all servers does it; `wait` is how many seconds it waits for those who write.
+    """
+    connection.begin(f"BEGIN; SET LOCAL lock_timeout = {round(wait * 1000)}")
     try:
-        connection.execute("SELECT pg_advisory_xact_lock(:key)", {"key": address.key("schema")})
+        connection.execute("SELECT pg_advisory_xact_lock(:key)", {"key": address.key("store")})
         version = version_of(connection, address.schema)
         apply(connection, address, version or 0)
         if version is None:

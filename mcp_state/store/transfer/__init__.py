@@ -16,6 +16,7 @@ from mcp_state.errors import (
     NotFound,
     ProjectUnknown,
     StateError,
+    StoreBusy,
     StoreReadonly,
 )
 from mcp_state.models import Exported, Imported
@@ -58,6 +59,7 @@ class Transfer(Noun):
             DiskFull: there is no room for the file.
             NotFound: there is no such project, or no such handoff.
             ProjectUnknown: it is not known which project is meant.
+            StoreBusy: the connection to the server was lost while a stream was written.
             StateError: what else the files refused.
         """
         path = await asyncio.to_thread(_place, self.database.path, target, overwrite)
@@ -70,10 +72,18 @@ class Transfer(Noun):
                 )
             key = (await handoffs.offered(handoff)).key
         meter = Meter(progress, 1)
+        begun = False
 
         def write(tx: Reading) -> Exported:
+            nonlocal begun
             if path:
                 return _write_file(tx, path, overwrite, key, meter)
+            if begun:  # what a stream was given can't be taken back
+                raise StoreBusy(
+                    f"the connection to {self.database.path} was lost: no whole export was made",
+                    "Export again.",
+                )
+            begun = True
             return _write_stream(tx, cast(BinaryIO, target), key, meter)
 
         exported = await self.database.read(self.caller, write)
