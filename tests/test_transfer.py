@@ -122,7 +122,6 @@ async def test_every_column_of_the_schema_is_carried_or_left_behind_on_purpose()
         "needs",
         "premises",
         "relies",
-        "tokens",
     }
     lists = {"uses", "depends_on", "relies_on", "reasons", "given"}
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:

@@ -21,6 +21,7 @@ ELSEWHERE: dict[str, str] = {
     "hook": "speaks to a client on its standard output: test_hook_processes.py",
     "web": "serves until it is interrupted: test_web_command.py",
     "completion": "prints a script, which test_cli_help.py tries in a shell",
+    "migrate-store": "has two stores: test_migrate_store.py",
 }
 """Commands that cannot be walked here, and why."""
 
