@@ -77,7 +77,6 @@ def serve(
     front.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="mcp-state: %(message)s")
-    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # the store tells it once
     settings = replace(
         options.settings,
         toolset=toolset,

@@ -53,6 +53,8 @@ from mcp_state.store.worker import shielded
 from mcp_state.times import Clock
 
 log = logging.getLogger(__name__)
+# It warns of every connection that it drops or can't make; what matters of that is told here.
+logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 
 T = TypeVar("T")
 
