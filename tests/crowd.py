@@ -158,14 +158,14 @@ async def served(path: str, *options: str) -> AsyncGenerator[int]:
         await draining
 
 
-async def crowd(path: str, clients: int, seconds: float) -> Told:
+async def crowd(path: str, clients: int, seconds: float, *options: str) -> Told:
     """Let so many clients work for so long, and say what they were told."""
     tokens = [
         await token_for(path, project_of(number), agent=f"agent{number}")
         for number in range(clients)
     ]
     told = Told()
-    async with served(path) as port:
+    async with served(path, *options) as port:
         begun = time.perf_counter()
         everybody = [_Client(port, n, token, told) for n, token in enumerate(tokens)]
         await asyncio.gather(*(one.work(begun + seconds) for one in everybody))
@@ -191,7 +191,7 @@ async def _measure(engines: Sequence[str], clients: int, seconds: float) -> None
 
 
 async def _tell(engine: str, path: str, clients: int, seconds: float) -> None:
-    told = await crowd(path, clients, seconds)
+    told = await crowd(path, clients, seconds, "--rate", "100000")
     assert not told.wrong, told.wrong[:5]
     assert not missing_or_doubled(path, told)
     sys.stdout.write(f"{engine}, {clients} clients: {told.row()}\n")

@@ -155,7 +155,7 @@ class OwnServer:
 @contextmanager
 def own_server(folder: Path) -> Generator[OwnServer]:
     """A server whose data are below this folder, until the end of the block."""
-    server = _get_server(folder / "data", cleanup_mode="delete")
+    server = _get_server(folder / "data", cleanup_mode=None)
     own = OwnServer(server)
     try:
         yield own
