@@ -71,8 +71,8 @@ class FakeClock(Clock):
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """What `-n auto` means: one more than there are cores, since many tests wait for a process."""
-    return (os.cpu_count() or 1) + 1
+    """What `-n auto` means: two more than there are cores, since many tests wait for a process."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the tests that run on both engines, take one in twenty on PostgreSQL, or all if asked."""
+    """Of the tests that run on both engines, take one in forty on PostgreSQL, or all if asked."""
     if os.environ.get(EVERY_ENGINE) or soaking.SOAK:
         return
     left_out = [item for item in items if "[postgres" in item.name and not _is_in_slice(item)]
@@ -98,7 +98,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_in_slice(item: pytest.Item) -> bool:
-    return zlib.crc32(item.nodeid.encode()) % 20 == 0
+    return zlib.crc32(item.nodeid.encode()) % 40 == 0
 
 
 @pytest.fixture

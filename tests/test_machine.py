@@ -914,7 +914,7 @@ def test_every_tool_has_its_promises_and_a_rule() -> None:
 
 
 SLICE = settings(
-    max_examples=7,
+    max_examples=5,
     stateful_step_count=40,
     derandomize=True,
     database=None,

@@ -23,8 +23,8 @@ from mcp_state.errors import StateError
 from mcp_state.models import FALLEN
 
 SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
-SEEDS = range(150 if SOAK else 5)
-FEW_SEEDS = range(150 if SOAK else 2)  # of what takes five times as long
+SEEDS = range(150 if SOAK else 3)
+FEW_SEEDS = range(150 if SOAK else 1)  # of what takes five times as long
 STEPS = 60
 FACTS = ("one", "Two", "three", "four", "five", "six", "seven", "eight", "nine")
 NAMES = ("one", "Two", "three (from acme)", "four/five")
