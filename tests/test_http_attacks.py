@@ -34,6 +34,7 @@ from over_http import (
 )
 from peeking import Refused, plain, rows
 from planting import held
+from test_http import until
 from whole_stores import writing
 
 from mcp_state.http.bounds import Bounds, Rates, Sessions
@@ -729,9 +730,8 @@ async def test_calls_in_flight_are_limited(settings: Settings, path: str) -> Non
         await server.call("journal_append", text="first")
         with writing(path):
             waiting = asyncio.create_task(server.call("journal_append", text="second"))
-            while (reply := await server.call("journal_tail")).status == 200:
-                if waiting.done():  # it was the one that was refused
-                    waiting = asyncio.create_task(server.call("journal_append", text="second"))
+            await until(server, "requests_in_flight", "1")
+            reply = await server.call("journal_tail")
         assert (reply.status, reply.headers["retry-after"]) == (503, "1")
         assert "saved as entry 2" in (await waiting).text
         assert (await server.call("journal_tail")).status == 200
