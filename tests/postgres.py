@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
 import uuid
 import warnings
@@ -138,6 +139,17 @@ class OwnServer:
             connection.execute(f"CREATE DATABASE work OWNER {_ROLE}".encode())
         parts = urlsplit(self.address)
         self.store = urlunsplit(parts._replace(netloc=f"{_ROLE}:tests@", path="/work"))
+
+    def run(self, tool: str, *words: str, stdin: str = "", **environment: str) -> str:
+        """What one of the server's own tools prints."""
+        return subprocess.run(
+            [str(self._server.bin_path / tool), *words],
+            input=stdin,
+            env=os.environ | environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout
 
     def restart(self, mode: str) -> None:
         """Stop it (`immediate` is as good as a crash), and start it again."""

@@ -768,6 +768,7 @@ def test_a_store_on_a_server_is_no_file_to_back_up(run: Run, tmp_path: Path) -> 
         assert (done.exit_code, done.stdout) == (1, "")
         assert done.stderr == (
             "error: conflict: postgresql://db.example/agents is a store on PostgreSQL, which is no "
-            "file. Nothing was done. pg_dump and pg_restore save it and bring it back; `mcp-state "
-            "migrate-store ADDRESS FILE` copies it into a file.\n"
+            "file. Nothing was done. `mcp-state migrate-store ADDRESS FILE` copies it into a file; "
+            "`PGOPTIONS='-c mcp_state.project=*' pg_dump --enable-row-security ADDRESS` dumps it "
+            "for psql to bring back.\n"
         )

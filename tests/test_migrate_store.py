@@ -8,9 +8,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import carrying
 import postgres
+import psycopg
 import pytest
 from carrying import Store, contradictions, fill
 from click.testing import Result
@@ -152,3 +154,23 @@ def test_the_command_says_what_it_did_and_never_the_password(
     assert "there is a store at" in again.stderr
     assert back.exit_code == 0
     assert not [one for one in (done, again, back) if ":tests@" in one.output]
+
+
+async def test_a_dump_as_the_readme_says_it_brings_all_of_a_store_back(tmp_path: Path) -> None:
+    here, back = tmp_path / "state.db", tmp_path / "back.db"
+    await full(here)
+    with postgres.own_server(tmp_path) as server:
+        await copied(here, server.store)
+        dump = server.run(
+            "pg_dump",
+            "--enable-row-security",
+            server.store,
+            PGOPTIONS="-c mcp_state.project=*",
+        )
+        with psycopg.connect(server.address, autocommit=True) as connection:
+            connection.execute("CREATE DATABASE again TEMPLATE template0")
+        again = urlunsplit(urlsplit(server.address)._replace(path="/again"))
+        server.run("psql", "--quiet", "--set=ON_ERROR_STOP=1", again, stdin=dump)
+        await copied(again, back)
+
+    assert contents(back) == contents(here)

@@ -121,6 +121,7 @@ def _refuse_address(store: str) -> None:
     if is_address(store):
         raise Conflict(
             f"{shown_address(store)} is a store on PostgreSQL, which is no file",
-            "Nothing was done. pg_dump and pg_restore save it and bring it back; `mcp-state "
-            "migrate-store ADDRESS FILE` copies it into a file.",
+            "Nothing was done. `mcp-state migrate-store ADDRESS FILE` copies it into a file; "
+            "`PGOPTIONS='-c mcp_state.project=*' pg_dump --enable-row-security ADDRESS` dumps it "
+            "for psql to bring back.",
         )

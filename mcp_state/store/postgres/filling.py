@@ -89,7 +89,7 @@ class Schema:
             cursor.executemany(statement, page)
         if table.name in _COUNTED:
             self._connection.execute(
-                f"SELECT setval(pg_get_serial_sequence('{table.name}', 'id'), "  # noqa: S608
+                f"SELECT setval(pg_get_serial_sequence('{table.name}', 'id'), "  # noqa: S608 (ours)
                 f"coalesce(max(id), 0) + 1, false) FROM {table.name}"
             )
 
