@@ -37,6 +37,17 @@ class Proxy:
         assert ours is not None
         self._connections.add(ours)
         ours.add_done_callback(self._connections.discard)
+        # Wherever it is cancelled, also where it clears up: asyncio logs a cancelled handler.
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._serve(client, to_client)
+
+    async def end(self) -> None:
+        """End every connection."""
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections)
+
+    async def _serve(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         to_server: asyncio.StreamWriter | None = None
         answers: asyncio.Task[None] | None = None
         try:
@@ -50,7 +61,7 @@ class Proxy:
                     return
                 to_server.write(data)
                 await to_server.drain()
-        except (OSError, asyncio.CancelledError):  # the latter would be logged as an error
+        except OSError:
             pass
         finally:
             for writer in (to_client, to_server):
@@ -59,12 +70,6 @@ class Proxy:
             if answers is not None:
                 answers.cancel()
                 await asyncio.gather(answers, return_exceptions=True)
-
-    async def end(self) -> None:
-        """End every connection."""
-        for connection in self._connections:
-            connection.cancel()
-        await asyncio.gather(*self._connections)
 
     async def _cut_here(
         self,
