@@ -39,7 +39,7 @@ _UP_TO_SPACE = re.compile(r"\S*")
 _LINES = re.compile(r"(?:[0-9]+(?:-[0-9]+)?)?")
 _ANCHOR = re.compile(r"(?<=[^./])#L[0-9]+(?:-L?[0-9]+)?$")
 _DRIVE = re.compile(r"[A-Za-z]:")
-_NO_REF = re.compile(r"^[-/]|^@$|\.\.|@\{|//|[:^~?*\[\\\s]|(?:^|/)\.|(?:\.|\.lock)(?:/|$)|/$")
+_NO_REF = re.compile(r"^[-/]|^@$|\.\.|@\{|//|[\":^~?*\[\\\s]|(?:^|/)\.|(?:\.|\.lock)(?:/|$)|/$")
 _ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _PART_OF_ID = re.compile(r"[0-9a-fA-F]{4,64}")
 _GIT_DIRECTORIES = (".git", "git~1")  # the second is its short name on a file system of Windows
@@ -258,7 +258,7 @@ def _spelled(kind: str, name: str) -> str:
     """
     escaped = "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in name
-    )[: _LONGEST_PATH + 1]
+    ).replace('"', r"\x22")[: _LONGEST_PATH + 1]
     needs_quotes = " " in escaped or escaped[:1] in ("`", "'") or _AFTER_WORD.search(escaped)
     return f'{kind}:"{escaped}"' if needs_quotes else f"{kind}:{escaped}"
 
@@ -266,12 +266,11 @@ def _spelled(kind: str, name: str) -> str:
 def _path(name: str) -> str:
     if not name:
         raise _NotLookedUp("there is no path")
+    seen = name[: _LONGEST_PATH + 1]  # as much as its target shows
+    if "\\" in seen or '"' in seen or not seen.isprintable():
+        raise _NotLookedUp("a backslash, a double quote or a character that cannot be printed")
     if len(name) > _LONGEST_PATH:
         raise _NotLookedUp(f"longer than {_LONGEST_PATH:,} characters")
-    if "\\" in name or not name.isprintable():
-        raise _NotLookedUp("a backslash or a character that cannot be printed")
-    if '"' in name:
-        raise _NotLookedUp("a double quote in the path")
     if name.startswith("//") and not name.startswith("///"):
         raise _NotLookedUp("a path of another machine")
     parts = _parts(name)

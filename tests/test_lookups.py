@@ -33,7 +33,7 @@ NOT_REGULAR = "not looked up: not a regular file"
 IN_GIT = "not looked up: inside .git"
 DOTS = "not looked up: a .. in the path"
 HOME = "not looked up: a home directory or a drive"
-UNPRINTABLE = "not looked up: a backslash or a character that cannot be printed"
+UNPRINTABLE = "not looked up: a backslash, a double quote or a character that cannot be printed"
 NO_NAME = "not looked up: not a name of a ref or commit (with ~ or ^, give the commit's id)"
 NO_REPOSITORY = "not looked up: no git repository"
 NO_TIME = "not looked up: it took longer than 0.5 s"
@@ -229,6 +229,9 @@ def unknown(target: str, detail: str) -> Found:
         ("file:docs/plan.md#top", "file:docs/plan.md#top"),
         ("file:.", "file:."),
         ("file:docs/..", "file:docs/.."),
+        ('file:`a "b`', r'file:"a \x22b"'),
+        ("git:'\"a\"'", r"git:\x22a\x22"),
+        ("file:" + '.11"' * 400, r"file:" + r".11\x22" * 146 + ".11"),
         ("see file:a.txt", ""),
         ("https://example.com", ""),
         ("", ""),
@@ -240,7 +243,7 @@ def test_the_target_of_a_check_is_always_spelled_alike(check: str, target: str) 
 
 @given(
     st.sampled_from(["file:", "git:"]),
-    st.text(st.sampled_from('a.:/~"\\ 12-\n\0\u00a0\u00e9\ud800@{')) | st.text(),
+    st.text(st.sampled_from("a.:/~\"`'\\ 12-\n\0\u00a0\u00e9\ud800@{")) | st.text(),
     st.sampled_from([1, 1, 1, 400]),
 )
 def test_the_target_of_a_target_is_itself_and_can_be_printed(
@@ -313,8 +316,12 @@ async def test_what_does_not_exist_is_gone(tree: Path, path: str) -> None:
         ("\u202ea.txt", UNPRINTABLE),
         ("\ud800", UNPRINTABLE),
         ("\udcff", UNPRINTABLE),
-        ('"not closed', "not looked up: a double quote in the path"),
-        ('a"b', "not looked up: a double quote in the path"),
+        ('"not closed', UNPRINTABLE),
+        ('a"b', UNPRINTABLE),
+        ("\x01" * 1024, UNPRINTABLE),
+        ('a"' * 1024, UNPRINTABLE),
+        ("a" * 1024 + '"', UNPRINTABLE),
+        ("a" * 1025 + '"', "not looked up: longer than 1,024 characters"),
         ("", "not looked up: there is no path"),
         ('""', "not looked up: there is no path"),
         (" a.txt", "not looked up: there is no path"),
