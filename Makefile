@@ -12,7 +12,7 @@ demo: $(SETUP)
 test: $(SETUP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/basedpyright
+	$(BIN)/basedpyright --threads 2
 	$(PYTEST) -n auto --dist worksteal
 
 test-postgres: $(SETUP)
@@ -29,6 +29,7 @@ pictures: $(SETUP)
 
 soak: $(SETUP)
 	MCP_STATE_SOAK=1 $(PYTEST) tests -k soak
+	MCP_STATE_SOAK=1 $(PYTEST) tests -m hypothesis
 
 coverage: $(SETUP)
 	$(PYTEST) -n auto --cov --cov-report=term-missing:skip-covered

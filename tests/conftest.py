@@ -20,6 +20,7 @@ import new_stores
 import postgres
 import pytest
 import soaking
+import tour
 from click.testing import CliRunner, Result
 from long_runs import contradictions
 from mcp import Client
@@ -232,6 +233,11 @@ def run(environment: dict[str, str | None]) -> Run:
         return result
 
     return invoke
+
+
+@pytest.fixture(scope="session")
+def walked(tmp_path_factory: pytest.TempPathFactory) -> tour.Walked:
+    return tour.Walked(tmp_path_factory.mktemp("walked"))
 
 
 Connect = Callable[..., AbstractAsyncContextManager[Client]]

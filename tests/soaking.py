@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 import pytest
+from _pytest.mark import ParameterSet
+from hypothesis import settings
 
 SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
+
+# The examples of a slice are always the same: it tells of the change, and not of luck.
+settings.register_profile("soak", deadline=None, max_examples=1000)
+settings.register_profile("slice", deadline=None, max_examples=50, derandomize=True, database=None)
+settings.load_profile("soak" if SOAK else "slice")
+
+
+def examples(few: int) -> int:
+    """So many, and twenty times as many when soaked."""
+    return 20 * few if SOAK else few
+
+
+def few_of(values: Iterable[object], *few: object) -> list[ParameterSet]:
+    """These few of the values, or all of them when soaked."""
+    chosen = values if SOAK else few
+    return [pytest.param(value, marks=pytest.mark.soak) for value in chosen]
 
 
 def some(few: int, many: int) -> pytest.MarkDecorator:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import sys
 from collections.abc import Sequence
@@ -22,8 +21,8 @@ from bench.table import Line, at_least, at_most, render
 from click.testing import CliRunner
 from large_store import Size
 from raw_client import Call
+from soaking import SOAK
 
-SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 NOOP = Call("noop", {})
 ABSENT: dict[str, Subject | str] = {"server-memory": "there is no npm"}
 

@@ -464,7 +464,7 @@ async def test_an_offset_or_limit_out_of_range_is_refused(call: Call, state: Sta
 HARD = st.sampled_from(["😀", "𝄞", "e\u0301\u0323", "\r\n", "\u2028", "\x85", "漢", "\t", "x", "é"])
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(HARD | st.text(max_size=5), min_size=1).map("".join), st.integers(1, 40))
 async def test_pages_add_up_to_the_text_exactly(state: State, text: str, limit: int) -> None:
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 import tour
-from conftest import Connect, Open, Run, text_of
+from conftest import Connect, Open, text_of
 
 from mcp_state import calls
 from mcp_state.calls import COMMANDS, argument, call, either, spoken, tool
@@ -156,10 +156,9 @@ AS_STORED = re.compile(r"\bchanged [a-z_]+(?:, [a-z_]+)*")
 """Which fields changed, as events keep it."""
 
 
-@pytest.mark.sqlite  # the tour leads to what is done with files
-def test_no_command_prints_the_name_of_a_tool(run: Run, tmp_path: Path) -> None:
+def test_no_command_prints_the_name_of_a_tool(walked: tour.Walked) -> None:
     said: list[tuple[str, str]] = []
-    for words, result in tour.walk(run, tmp_path):
+    for words, result in walked.said:
         if "--json" in words:
             continue
         for line in result.output.splitlines():
@@ -170,11 +169,10 @@ def test_no_command_prints_the_name_of_a_tool(run: Run, tmp_path: Path) -> None:
     assert said == []
 
 
-@pytest.mark.sqlite  # the tour leads to what is done with files
-def test_every_command_that_is_proposed_can_be_typed(run: Run, tmp_path: Path) -> None:
+def test_every_command_that_is_proposed_can_be_typed(walked: tour.Walked) -> None:
     proposed = {
         command
-        for _, result in tour.walk(run, tmp_path)
+        for _, result in walked.said
         for line in result.output.splitlines()
         for command in re.findall(r"`mcp-state ([^`]+)`", line)
     }

@@ -19,6 +19,7 @@ import pytest
 import tour
 from click.testing import CliRunner
 from conftest import Run
+from soaking import SOAK
 from test_cli import commands
 
 from mcp_state import cli
@@ -34,7 +35,6 @@ STANDING_FOR = {
     "b-51a958f0": tour.BLOB[:10],
     "t-4f7k2m9qx3hp": tour.TOKEN,
 }
-SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 NOT_RUN = re.compile(
     r"^mcp-state (?:serve|demo|completion|web|hook|install|uninstall|migrate-store)\b"
     r"|purge --reason|tail -f"
@@ -103,10 +103,13 @@ def test_every_command_has_examples_that_name_it() -> None:
 
 
 @pytest.fixture(scope="module")
-def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+def toured(
+    walked: tour.Walked, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, str]]:
     """A store that the whole command line has been through, with what is known only then."""
-    directory = tmp_path_factory.mktemp("walked")
-    _, invoke = tour.walked_store(directory)
+    store = tmp_path_factory.mktemp("toured") / "copy.db"
+    shutil.copy(walked.store, store)
+    invoke = tour.runner(store)
     offered = invoke("handoff", "create", "go on")
     key = re.search(r"h-\w+", offered.stdout)
     assert key is not None
@@ -116,17 +119,16 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, st
     made = invoke("token", "create", "--project", "acme", "--agent", "codex")
     token = re.search(r"t-[0-9a-z]+", made.stdout)
     assert token is not None
-    assert invoke("backup", str(directory / "copy.db")).exit_code == 0
-    return directory / "copy.db", {tour.HANDOFF: key[0], tour.TOKEN: token[0]}
+    return store, {tour.HANDOFF: key[0], tour.TOKEN: token[0]}
 
 
 Try = Callable[[str], tuple[int, str]]
 
 
 @pytest.fixture
-def in_a_shell(walked: tuple[Path, dict[str, str]], tmp_path: Path) -> Try:
-    """Run a line in a shell, on a copy of the walked store, in a directory with some files."""
-    store, known = walked
+def in_a_shell(toured: tuple[Path, dict[str, str]], tmp_path: Path) -> Try:
+    """Run a line in a shell, on a copy of the store, in a directory with some files."""
+    store, known = toured
     shutil.copy(store, tmp_path / "state.db")
     (tmp_path / "bin").mkdir()
     for name, does in {
@@ -181,7 +183,7 @@ LINES = sorted({line for _, line in examples() if not NOT_RUN.search(line)})
     "line",
     [
         pytest.param(line, id=f"soak {line}" if SOAK else line)
-        for line in LINES[:: 1 if SOAK else 10]
+        for line in LINES[:: 1 if SOAK else 20]
     ],
 )
 def test_every_example_can_be_typed(in_a_shell: Try, line: str) -> None:
@@ -195,7 +197,7 @@ def test_every_example_can_be_typed(in_a_shell: Try, line: str) -> None:
 
 def completed(
     line: str,
-    walked: tuple[Path | str, dict[str, str]] | None,
+    toured: tuple[Path | str, dict[str, str]] | None,
     *,
     whole: bool = False,
     **changes: str,
@@ -214,7 +216,7 @@ def completed(
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "HOME": "/nowhere",
         "LANG": "C.UTF-8",
-        "MCP_STATE_DB": str(walked[0]) if walked else "/nowhere/state.db",
+        "MCP_STATE_DB": str(toured[0]) if toured else "/nowhere/state.db",
         "MCP_STATE_PROJECT": "acme",
     } | changes
     done = subprocess.run(
@@ -226,7 +228,7 @@ def completed(
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="completion is tried in bash")
 def test_bash_completes_commands_options_values_and_names(
-    walked: tuple[Path, dict[str, str]],
+    toured: tuple[Path, dict[str, str]],
 ) -> None:
     assert completed("mcp-state th", None) == ["threads", "thread"]
     assert completed("mcp-state memory lo", None) == ["lock"]
@@ -240,17 +242,17 @@ def test_bash_completes_commands_options_values_and_names(
     assert completed("mcp-state install c", None) == [name for name in CLIENTS if name[0] == "c"]
     assert completed("mcp-state uninstall ", None) == list(CLIENTS)
     assert completed("mcp-state hook s", None) == ["session-start", "stop", "subagent-start"]
-    assert completed("mcp-state thread set im", walked) == ["import"]
-    assert completed("mcp-state thread IM", walked) == ["import"]
-    assert completed("mcp-state thread c", walked) == ["check", "claim"]
-    assert completed("mcp-state memory p", walked) == ["plan"]
-    assert completed("mcp-state runs resume re", walked) == ["reindex"]
-    assert completed("mcp-state journal --run re", walked) == ["reindex"]
-    assert completed("mcp-state facts show pr", walked) == ["pr-830"]
-    assert completed("mcp-state facts record x --because fri", walked) == ["friday"]
-    assert completed("mcp-state handoff accept ", walked) == [walked[1][tour.HANDOFF]]
-    assert completed("mcp-state history run:", walked) == ["run:flaky", "run:reindex"]
-    assert completed("mcp-state threads --project a", walked) == ["acme", "another"]
+    assert completed("mcp-state thread set im", toured) == ["import"]
+    assert completed("mcp-state thread IM", toured) == ["import"]
+    assert completed("mcp-state thread c", toured) == ["check", "claim"]
+    assert completed("mcp-state memory p", toured) == ["plan"]
+    assert completed("mcp-state runs resume re", toured) == ["reindex"]
+    assert completed("mcp-state journal --run re", toured) == ["reindex"]
+    assert completed("mcp-state facts show pr", toured) == ["pr-830"]
+    assert completed("mcp-state facts record x --because fri", toured) == ["friday"]
+    assert completed("mcp-state handoff accept ", toured) == [toured[1][tour.HANDOFF]]
+    assert completed("mcp-state history run:", toured) == ["run:flaky", "run:reindex"]
+    assert completed("mcp-state threads --project a", toured) == ["acme", "another"]
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="completion is tried in bash")
@@ -267,7 +269,7 @@ def test_bash_is_given_a_name_as_one_word(run: Run, path: str) -> None:
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="completion is tried in bash")
 def test_completion_writes_nothing_and_is_silent_where_the_store_is_no_store(
-    walked: tuple[Path, dict[str, str]], tmp_path: Path
+    toured: tuple[Path, dict[str, str]], tmp_path: Path
 ) -> None:
     damaged = tmp_path / "damaged.db"
     damaged.write_bytes(b"no store")
@@ -372,14 +374,14 @@ def test_a_text_in_the_place_of_a_command_is_an_entry_of_the_journal(run: Run) -
     assert '`mcp-state journal append "…"`' in run("journal", "long " * 40).stderr
 
 
-def test_a_name_that_is_nearly_right_is_told(walked: tuple[Path, dict[str, str]], run: Run) -> None:
+def test_a_name_that_is_nearly_right_is_told(toured: tuple[Path, dict[str, str]], run: Run) -> None:
     for words, near in {
         "thread get improt": "no thread 'improt'; there is 'import'. ",
         "facts show frday": "no fact 'frday'; there is 'friday'. ",
         "runs show reindxe": "no run 'reindxe'; there is 'reindex'. ",
         "memory delete plans": "no block 'plans'; there is ",
     }.items():
-        result = run(*words.split(), MCP_STATE_DB=str(walked[0]))
+        result = run(*words.split(), MCP_STATE_DB=str(toured[0]))
         assert near in result.stderr
 
 

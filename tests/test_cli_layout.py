@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from datetime import datetime
@@ -15,6 +14,7 @@ import pytest
 import tour
 from conftest import FakeClock, Run
 from rich.cells import cell_len
+from soaking import SOAK
 from terminals import on_terminal, unstyled
 from test_cli import commands
 from whole_stores import fill_like
@@ -22,7 +22,6 @@ from whole_stores import fill_like
 from mcp_state.settings import is_address
 from mcp_state.times import Clock
 
-SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 WIDTHS = (40, 60, 80, 120, 200) if SOAK else (40, 120)
 SHAPES = Path(__file__).parent / "snapshots" / "cli" / "json.json"
 WITH_FILES = ("export", "import", "backup", "restore", "install", "uninstall", "purge")
@@ -47,19 +46,14 @@ def test_every_command_is_walked() -> None:
     )
 
 
-@pytest.fixture(scope="module")
-def walked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tour.walked_store(tmp_path_factory.mktemp("walked"))[0]
-
-
 @pytest.fixture
-def store(walked: Path, path: str) -> dict[str, str]:
+def store(walked: tour.Walked, path: str) -> dict[str, str]:
     """The environment of commands on a store that has been walked through."""
     if is_address(path):
-        fill_like(path, walked)
+        fill_like(path, walked.store)
     else:
         Path(path).parent.mkdir()
-        shutil.copy(walked, path)
+        shutil.copy(walked.store, path)
     return {"MCP_STATE_DB": path, "MCP_STATE_PROJECT": "acme"}
 
 
@@ -193,10 +187,8 @@ def test_what_json_holds_is_what_was_reviewed(
     assert json.loads(SHAPES.read_text(encoding="utf-8")) == found
 
 
-@pytest.mark.sqlite
-def test_times_in_json_are_rfc_3339_in_utc(run: Run, tmp_path: Path) -> None:
-    for _ in tour.walk(run, tmp_path):
-        pass
+@pytest.mark.usefixtures("store")
+def test_times_in_json_are_rfc_3339_in_utc(run: Run) -> None:
     for words in (["threads"], ["thread", "import"], ["journal"], ["history"], ["runs"], ["facts"]):
         for key, value in re.findall(
             r'"(\w+_at|at|until)": "([^"]+)"', run(*words, "--json").stdout

@@ -7,7 +7,6 @@ a lease that was seen to be over by a write stays so when the clock is set right
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -20,6 +19,7 @@ from carrying import store_at
 from conftest import START, Call, Connect, FakeClock, text_of
 from mcp import Client
 from peeking import Plain, plain
+from soaking import SOAK
 from test_kill import seeded
 from whole_stores import Stores, contradictions
 
@@ -36,7 +36,6 @@ from mcp_state.errors import (
 from mcp_state.models import MemoryBlock, MissingBlock, Thread
 from mcp_state.times import ago, since, until, when
 
-SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 SEED = random.SystemRandom().randrange(1 << 32)
 NONSENSE = re.compile(
     r"(?<![\w-])-\d[\d,]* (s|min|h|d|of)\b|\bin -|\bin [\d,]+ \w+ ago"

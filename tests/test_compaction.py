@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from soaking import examples
 
 from mcp_state.compaction import LONGEST_SAID, Message, compacted
 from mcp_state.errors import BadArgument
@@ -749,7 +750,7 @@ def expected_lines(dropped: Sequence[Exchange]) -> list[str]:
 
 
 any_conversation = given(exchanges(), st.sampled_from(SHAPES), st.integers(1, 4))
-quickly = settings(max_examples=150, deadline=None)
+quickly = settings(max_examples=examples(50))
 
 
 @quickly

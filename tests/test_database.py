@@ -297,13 +297,14 @@ async def test_a_store_that_is_made_while_somebody_looks_for_it_was_never_lost(
 @pytest.mark.sqlite
 async def test_the_wait_for_the_turn_has_an_end_at_every_moment(state: State) -> None:
     await state.journal.append("before")
-    database = open_database(state.database.path, wait=0.5)
+    database = open_database(state.database.path)
     impatient = State(database, Caller("acme", "argument", Actor("codex")))
     gate, second = Gate(), Gate("/second")
     first = asyncio.create_task(database.write(state.caller, gate.body, apart=True))
     await entered(gate)
     waiting = asyncio.create_task(database.write(state.caller, second.body, apart=True))
     await asyncio.sleep(0)
+    database.wait = 0.5
     gate.go_on.set()
     late: list[asyncio.Task[JournalEntry]] = []
     while not first.done():  # one of them asks when the turn is given up, and not yet taken

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import tempfile
@@ -17,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 from conftest import Connect, text_of
 from mcp import Client
+from soaking import SOAK
 from test_demo import in_store, run_demo
 
 from mcp_state.cli import demo_long, main
@@ -25,7 +25,6 @@ from mcp_state.cli.demo_long_check import Call, LongStory, examine_long
 
 pytestmark = pytest.mark.sqlite
 
-SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 RUN = "convert-orders"
 SEED = 639
 KILLED = (

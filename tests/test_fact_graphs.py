@@ -7,9 +7,7 @@ from __future__ import annotations
 import asyncio
 import graphlib
 import json
-import os
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +20,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from long_runs import summaries
 from peeking import Refused, plain, rows
+from soaking import SOAK, examples
+from spending import spent
 
 from mcp_state.api import State
 from mcp_state.errors import (
@@ -36,7 +36,6 @@ from mcp_state.settings import is_address
 from mcp_state.store import fact_rows, fact_rules, facts
 from mcp_state.times import from_text, to_text
 
-SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 SECRET = "ghp_" + "a1" * 18
 Graph = dict[str, list[list[str]]]
 
@@ -1162,10 +1161,8 @@ def twins(open_state: Open, clock: FakeClock, path: str) -> Twins:
 
 
 random_graphs = settings(
-    max_examples=1000 if SOAK else 20,
-    derandomize=not SOAK,
+    max_examples=examples(20),
     phases=tuple(Phase) if SOAK else (Phase.generate,),  # to shrink takes minutes
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
@@ -1272,14 +1269,9 @@ async def grown(state: State, path: str, shape: Shape, many: int) -> None:
     assert state.totals.facts["provisional"] == many
 
 
-def spent(seconds: float) -> Callable[[], None]:
-    """Begin to count processor time; the answer refuses to have used more for 10,000 facts."""
-    began = time.process_time()
-
-    def check() -> None:
-        assert time.process_time() - began < seconds * MANY / 10_000
-
-    return check
+def spent_on_many(seconds: float) -> Callable[[], None]:
+    """What `spent` gives, if these are the seconds for 10,000 facts."""
+    return spent(seconds * MANY / 10_000)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -1287,7 +1279,7 @@ async def test_thousands_of_facts_fall_with_their_root_in_bounded_time(
     state: State, path: str, shape: Shape, many: int
 ) -> None:
     await grown(state, path, shape, many)
-    in_time = spent(3)
+    in_time = spent_on_many(3)
 
     touched = (await state.facts.verify("n0", False, "exit 1")).touched
 
@@ -1299,7 +1291,7 @@ async def test_thousands_of_facts_fall_with_their_root_in_bounded_time(
     assert rows(path, falls) == [(many, many)]
     in_file(path)
 
-    in_time = spent(3)
+    in_time = spent_on_many(3)
     again = (await state.facts.verify("n0", True, "exit 0")).touched
     in_time()
     assert again.again_count == (1 if shape == "chain" else many)
@@ -1312,7 +1304,7 @@ async def test_thousands_of_facts_are_traced_in_bounded_time_and_few_lines(
     state: State, path: str, shape: Shape, many: int
 ) -> None:
     await grown(state, path, shape, many)
-    in_time = spent(3)
+    in_time = spent_on_many(3)
     root = await state.facts.trace("n0")
     leaf = await state.facts.trace(f"n{many}")
     in_time()
@@ -1341,7 +1333,7 @@ async def test_a_circle_over_thousands_of_facts_is_refused_and_shown_shortened(
 ) -> None:
     await grown(state, path, shape, many)
     last = await last_event(state)
-    in_time = spent(3)
+    in_time = spent_on_many(3)
     with pytest.raises(BadArgument) as refused:
         await state.facts.record("n0", because=[f"n{many}"])
     in_time()
@@ -1364,7 +1356,7 @@ async def test_fifty_premises_over_thousands_of_facts_are_checked_for_circles_in
     await build(state, {"aside": [], "on it": [["aside"]]})
     tops = [f"n{n}" for n in range(many - 49, many + 1)]
 
-    in_time = spent(1)
+    in_time = spent_on_many(1)
     recorded = await state.facts.record("aside", because=tops)
     in_time()
     assert [[p.name for p in reason] for reason in recorded.fact.reasons] == [sorted(tops)]
@@ -1377,7 +1369,7 @@ async def test_fifty_premises_over_thousands_of_facts_are_checked_for_circles_in
         ("n1", ["n0", *tops[1:]]),
         ("n0", ["on it"]),
     ):
-        in_time = spent(1)
+        in_time = spent_on_many(1)
         with pytest.raises(BadArgument, match="an argument in a circle") as refused:
             await state.facts.record(name, because=because)
         in_time()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
 from itertools import chain
@@ -16,6 +15,8 @@ import pytest
 from conftest import START, FakeClock, Open
 from long_runs import summaries
 from peeking import CHECK, Plain, Refused, plain, rows
+from soaking import SOAK
+from spending import spent
 
 from mcp_state.api import State
 from mcp_state.errors import (
@@ -43,7 +44,6 @@ from mcp_state.render_facts import fact_lines
 from mcp_state.store import fact_rows
 from mcp_state.store.transaction import Reading
 
-SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 CODEX = Actor("codex", "codex 1.0", "s1")
 CLAUDE = Actor("claude", "claude 1.0", "s2")
 DAY = timedelta(hours=24)
@@ -1640,16 +1640,6 @@ async def test_the_answer_names_at_most_20_of_what_it_touched_and_counts_all(sta
 
 
 # Large reasons
-
-
-def spent(seconds: float) -> Callable[[], None]:
-    """Begin to count processor time; the answer refuses to have used more."""
-    began = time.process_time()
-
-    def check() -> None:
-        assert time.process_time() - began < seconds
-
-    return check
 
 
 @pytest.mark.sqlite  # it is about the walk, which takes as many statements on either engine

@@ -27,6 +27,7 @@ from cryptography.x509.oid import NameOID
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from over_http import GENERATIONS, PROXIED, Served, called, of, serving, token_for
+from soaking import few_of
 from whole_stores import writing
 
 from mcp_state import toolset
@@ -537,7 +538,7 @@ async def test_who_only_connects_does_not_take_the_files_that_the_store_needs(
     assert (err.count(": connections: there are ") >= refused) and (refused or not err)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", few_of([signal.SIGTERM, signal.SIGINT], signal.SIGTERM))
 async def test_the_command_says_where_it_listens_and_ends_with_a_signal(
     path: str, number: int
 ) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from soaking import examples
 
 from mcp_state.errors import ConfigRefused
 from mcp_state.install import jsonc
 
-SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 ENTRY = {"command": "/x", "args": ["serve", "--db"]}
 PATH = ("mcpServers", "state")
 
@@ -42,8 +41,7 @@ LEAVES = (
 )
 
 unhurried = settings(
-    max_examples=1000 if SOAK else 50,
-    deadline=None,
+    max_examples=examples(50),
     suppress_health_check=[HealthCheck.too_slow],
 )
 

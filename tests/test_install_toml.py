@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from soaking import examples
 
 from mcp_state.errors import ConfigRefused
 from mcp_state.install import toml
@@ -38,7 +39,7 @@ FIRST = st.sampled_from(
     )
 )
 
-unhurried = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite

@@ -14,6 +14,7 @@ from conftest import Call, FakeClock, Open
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from peeking import Refused, plain
+from soaking import examples
 
 from mcp_state import render, render_facts, render_handoffs
 from mcp_state.api import State
@@ -455,7 +456,7 @@ def renderings_of_facts(text: str, thread: Thread) -> Iterator[tuple[str, str]]:
     yield "handoff_made", render_handoffs.handoff_made(made, AT)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(texts)
 def test_no_line_of_stored_text_can_pass_for_a_line_of_ours(text: str) -> None:
     for renderer, answer in renderings(text):

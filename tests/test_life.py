@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from raw_client import Call
+from soaking import few_of
 
 pytestmark = pytest.mark.usefixtures("dev_mode")
 
@@ -91,7 +92,7 @@ def served(*words: str) -> Generator[Served]:
         server.process.communicate()
 
 
-ways = pytest.mark.parametrize("how", ["EOF", "SIGTERM", "SIGINT"])
+ways = pytest.mark.parametrize("how", few_of(["EOF", "SIGTERM", "SIGINT"], "SIGTERM"))
 
 
 @ways
@@ -203,11 +204,12 @@ def test_an_idle_server_uses_no_processor_and_holds_no_lock(tmp_path: Path) -> N
     path = tmp_path / "state.db"
     with served("--db", str(path)) as server:
         server.call("journal_append", text="x")
-        before = ticks(server.process.pid)
         with open(f"{path}-queue", "rb") as queue:
             fcntl.flock(queue, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with pytest.raises(subprocess.TimeoutExpired):
-                server.process.wait(timeout=1.5)
+            for seconds in (0.5, 1.5):  # in the first it does what is left of the call
+                before = ticks(server.process.pid)
+                with pytest.raises(subprocess.TimeoutExpired):
+                    server.process.wait(timeout=seconds)
         assert ticks(server.process.pid) == before
 
 

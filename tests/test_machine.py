@@ -34,6 +34,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from mcp import Client
 from peeking import rows
+from soaking import SOAK
 from whole_stores import contradictions, exists
 
 from mcp_state import toolset
@@ -46,7 +47,6 @@ from mcp_state.store import doctor
 from mcp_state.store.database import open_database
 from mcp_state.tools import ALL_TOOLS
 
-SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 LONGEST = 10_000
 PROMISES: Mapping[str, Callable[..., Shape]] = {
     name: promise
@@ -914,11 +914,10 @@ def test_every_tool_has_its_promises_and_a_rule() -> None:
 
 
 SLICE = settings(
-    max_examples=5,
+    max_examples=4,
     stateful_step_count=40,
     derandomize=True,
     database=None,
-    deadline=None,
     suppress_health_check=[
         HealthCheck.too_slow,
         HealthCheck.data_too_large,

@@ -9,6 +9,7 @@ import pytest
 from conftest import Call, Connect, FakeClock, Open, text_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from soaking import examples
 
 from mcp_state.api import State
 from mcp_state.errors import BadArgument
@@ -217,8 +218,7 @@ async def test_the_packet_of_20_open_threads_fits_900_tokens(connect: Connect) -
 
 
 @settings(
-    max_examples=25,
-    deadline=None,
+    max_examples=examples(25),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(texts=st.lists(st.text(min_size=1, max_size=300), min_size=1, max_size=4))

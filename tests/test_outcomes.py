@@ -6,7 +6,6 @@ In the outputs below, «this|that» stands where two runs differ although nothin
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import string
@@ -19,10 +18,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from soaking import examples
 
 from mcp_state.store.outcomes import digest, stable
 
-SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 BAR_OR_LINE = r" *[|\n] *"
 LOWER, LETTERS = string.ascii_lowercase + string.digits, string.ascii_letters + string.digits
 
@@ -427,7 +426,7 @@ def runs(draw: st.DrawFn) -> tuple[str, str, str]:
 
 
 @pytest.mark.soak
-@settings(max_examples=3000 if SOAK else 100, deadline=None)
+@settings(max_examples=examples(100))
 @given(runs(), st.booleans())
 def test_chance_never_tells_two_runs_apart_and_a_real_change_always_does(
     texts: tuple[str, str, str], ok: bool
@@ -479,7 +478,7 @@ SPACES = [" ", " ", "  ", "\n", "\r\n", "\x1b[31m", "\x1b["]
 
 
 @pytest.mark.soak
-@settings(max_examples=3000 if SOAK else 100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.lists(st.sampled_from(PIECES + SPACES) | st.text(max_size=3), max_size=8).map("".join))
 def test_what_is_stable_stays_as_it_is(text: str) -> None:
     once = stable(text)

@@ -25,6 +25,7 @@ from cutting import Proxy, proxy
 from peeking import rows
 from postgres import OwnServer, own_server, with_options
 from psycopg.conninfo import conninfo_to_dict
+from soaking import SOAK
 
 from mcp_state.api import State, open_store
 from mcp_state.errors import BadArgument, Conflict, StoreBusy, StoreReadonly
@@ -463,7 +464,12 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize(("number", "version"), [(20, 0), (6, 3)])
+@pytest.mark.parametrize(
+    ("number", "version"),
+    [pytest.param(20, 0, id="soak"), pytest.param(6, 3, id="soak old")]
+    if SOAK
+    else [pytest.param(6, 0, id="slice"), pytest.param(4, 3, id="slice old")],
+)
 async def test_many_servers_begin_at_once(number: int, version: int) -> None:
     address = postgres.new_store()
     if version:

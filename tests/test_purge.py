@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 import unicodedata
 from pathlib import Path
@@ -25,6 +24,7 @@ from planting import (
     make_full,
     store_at,
 )
+from soaking import SOAK
 from whole_stores import Stores, contradictions, schema
 
 from mcp_state.errors import BadArgument, Conflict, NoProgress, NotFound
@@ -36,7 +36,6 @@ from mcp_state.store.purge.walking import Search
 from mcp_state.store.transaction import Reading
 from mcp_state.tools import ALL_TOOLS
 
-SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 SEEDS = range(150 if SOAK else 6)
 
 

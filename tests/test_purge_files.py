@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 from planting import MARK, PLANTS, SECRET, held_by_bytes, make_full, store_at
 from raw_client import Call, Server, closing_all
+from soaking import SOAK
 from whole_stores import contradictions
 
 from mcp_state.api import open_store
@@ -32,7 +33,6 @@ from mcp_state.store.database import open_database
 
 pytestmark = pytest.mark.sqlite
 
-SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 SEED = random.SystemRandom().randrange(1 << 32)
 MARKED = "for the record: [purged]"
 
@@ -261,7 +261,7 @@ async def test_kill_9_at_any_moment_leaves_a_whole_store_that_a_second_purge_fin
     rng = random.Random(SEED)
     takes = 0.0
     found: set[str] = set()
-    for number in range(61 if SOAK else 9):
+    for number in range(61 if SOAK else 5):
         path = tmp_path / f"home-{number}" / "state.db"
         path.parent.mkdir(mode=0o700)
         shutil.copy(model, path)

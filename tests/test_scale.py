@@ -7,7 +7,6 @@ the small one 100 of each, so that every list of a packet is full in both.
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import resource
 import shutil
@@ -24,6 +23,7 @@ from pathlib import Path
 
 import pytest
 from large_store import NOW, Size, Still, build
+from soaking import SOAK
 
 from mcp_state.api import State, open_store
 from mcp_state.models import Thread
@@ -32,7 +32,6 @@ from mcp_state.store import doctor, opening
 from mcp_state.store.sessions import Sessions
 from mcp_state.web.views import look
 
-SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 LARGE = Size(entries=100_000, threads=10_000, blocks=1_000, facts=10_000)
 SMALL = Size(entries=100, threads=100, blocks=100, facts=100)
 TIMES = 41
@@ -114,6 +113,7 @@ def processor_time(*words: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+@pytest.mark.soak
 def test_what_runs_at_every_start_of_a_session_is_quick_on_a_large_store(large: Path) -> None:
     """What they import from others is a fixed part of it, by which the rest is measured."""
     program = (str(Path(sys.executable).with_name("mcp-state")),)
@@ -124,7 +124,7 @@ def test_what_runs_at_every_start_of_a_session_is_quick_on_a_large_store(large: 
         "hook": (*program, "hook", "session-start", *on_store),
     }
     took: dict[str, list[float]] = {name: [] for name in commands}
-    for _ in range(7):
+    for _ in range(7 if SOAK else 4):
         for name, words in commands.items():
             took[name].append(processor_time(*words))
     least = {name: min(times) for name, times in took.items()}

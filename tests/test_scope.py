@@ -16,7 +16,6 @@ from mcp_state.scope import Located, Locator, local_path
 MEBIBYTE = 1 << 20
 
 unhurried = settings(
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 

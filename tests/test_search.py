@@ -11,6 +11,7 @@ from conftest import Call, FakeClock, Open
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from peeking import plain
+from soaking import examples
 
 from mcp_state.api import State
 from mcp_state.errors import BadArgument
@@ -353,7 +354,7 @@ def test_any_word_of_any_stored_text_finds_it(path: str) -> None:
         database = open_database(path)
         projects = itertools.count()
 
-        @settings(max_examples=60, deadline=None)
+        @settings(max_examples=examples(60))
         @given(st.lists(words, min_size=1, max_size=8), st.data())
         def check(stored: list[str], data: st.DataObject) -> None:
             word = data.draw(st.sampled_from(stored))

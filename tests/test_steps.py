@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from long_runs import attempt, scope, summaries
 from peeking import Refused, plain, rows
+from soaking import examples
 
 from mcp_state.api import State
 from mcp_state.errors import (
@@ -566,8 +567,7 @@ _number = iter(range(10**9))
 
 
 @settings(
-    max_examples=20,
-    deadline=None,
+    max_examples=examples(20),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.data(), FIXED, st.lists(st.sampled_from(list(VOLATILE)), min_size=1, max_size=4))
@@ -584,8 +584,7 @@ async def test_outcomes_that_differ_only_in_time_and_chance_are_equal(
 
 
 @settings(
-    max_examples=20,
-    deadline=None,
+    max_examples=examples(20),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(

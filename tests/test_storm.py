@@ -5,7 +5,6 @@ A slice of it runs always; `MCP_STATE_SOAK=1` (`make soak`) runs the whole.
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 from collections import Counter
@@ -16,8 +15,8 @@ from pathlib import Path
 import pytest
 from ledger import Ledger, entry, read
 from raw_client import Answer, Call, Server, closing_all
+from soaking import SOAK
 
-SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 PROCESSES = 8
 IN_FLIGHT = 40
 LEASED = 50

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from conftest import FakeClock, Open, Run
 from long_runs import contradictions
-from over_http import id_of
+from over_http import id_of, secret_of
 from planting import held
 
 from mcp_state.api import State
@@ -70,7 +70,7 @@ async def test_each_project_of_a_token_tells_of_its_making_and_its_end_and_of_no
         ]
         told = json.dumps([event.row for event in history])
         assert "acme" not in told and "beta" not in told
-        assert made.secret.rpartition("_")[2] not in told and "hash" not in told
+        assert secret_of(made.secret) not in told and "hash" not in told
 
 
 async def test_a_revoked_token_is_over_once_and_for_all(open_state: Open, clock: FakeClock) -> None:

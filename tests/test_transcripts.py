@@ -9,6 +9,7 @@ import pytest
 from conftest import Open
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from soaking import examples
 from workload import Nouns, opened
 
 from mcp_state.api import State
@@ -129,7 +130,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return tmp_path_factory.mktemp("transcripts")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(40))
 @given(messages=st.lists(st.dictionaries(st.text(), JSON, max_size=4), min_size=1, max_size=4))
 async def test_what_was_appended_comes_back_equal(
     stores: Any, messages: list[dict[str, Any]]

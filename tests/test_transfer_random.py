@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 from collections.abc import Sequence
 
@@ -16,13 +15,13 @@ import pytest
 from carrying import Store, store_at
 from conftest import FakeClock
 from peeking import rows
+from soaking import SOAK
 from whole_stores import Stores, contradictions, exists
 
 from mcp_state.api import State
 from mcp_state.errors import StateError
 from mcp_state.models import FALLEN
 
-SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 SEEDS = range(150 if SOAK else 3)
 FEW_SEEDS = range(150 if SOAK else 1)  # of what takes five times as long
 STEPS = 60
@@ -273,7 +272,7 @@ async def test_nothing_is_lost_or_overwritten_between_three_stores(
 @pytest.mark.parametrize("seed", FEW_SEEDS, ids=lambda s: f"{'soak' if SOAK else 'slice'}-{s}")
 async def test_what_is_believed_falls_wherever_its_reasons_do(stores: Stores, seed: int) -> None:
     """Each store works on facts of its own, and rests them on those of the others."""
-    steps = 2 * STEPS if SOAK or stores.engine == "sqlite" else STEPS
+    steps = 2 * STEPS if SOAK else STEPS
     rng, clock = random.Random(seed), FakeClock()
     async with (
         store_at(stores / "a.db", clock) as a,

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from mcp import Client, StdioServerParameters
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import JSONRPCRequest, TextContent
+from soaking import examples
 
 from mcp_state.front import Opening
 from mcp_state.transport import REPLACED_META, StdioWire
@@ -765,7 +766,7 @@ SOME_JSON = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=examples(25))
 @given(
     st.lists(st.binary(max_size=40) | SOME_JSON.map(lambda value: json.dumps(value).encode())),
     st.integers(1, 50),
@@ -782,7 +783,7 @@ def test_no_input_of_any_kind_breaks_the_reader(parts: list[bytes], chunk: int) 
 TEXT = st.text(st.characters(blacklist_categories=()) | st.sampled_from('\ud800\udfff\\u"/\n'))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=examples(25))
 @given(TEXT, TEXT, st.booleans(), st.integers(1, 200))
 def test_exactly_the_lone_surrogates_are_replaced_and_counted(
     key: str, value: str, ascii_only: bool, chunk: int

@@ -23,6 +23,7 @@ from mcp import Client
 from old_stores import Minutes
 from peeking import rows
 from raw_client import Call, Server, closing_all
+from soaking import SOAK, few_of
 from whole_stores import everything
 
 from mcp_state.server import create_server
@@ -31,7 +32,6 @@ from mcp_state.store import opening
 from mcp_state.store.doctor import examine
 from mcp_state.times import Clock
 
-SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 LATEST = len(opening.migrations())
 VERSIONS = range(1, LATEST + 1)
 DAY = old_stores.START + timedelta(days=1)
@@ -139,7 +139,7 @@ async def answers(path: Path, script: Script) -> list[str]:
     return told
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", few_of(VERSIONS, 1, LATEST - 1))
 async def test_a_store_of_each_version_answers_as_if_this_one_had_filled_it(
     version: int, tmp_path: Path
 ) -> None:
@@ -205,7 +205,7 @@ async def carry(store: Store, elsewhere: Path) -> list[str]:
     return [ADDED.sub("", line) for line in [*exported, *sorted(everything(store.path))]]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", few_of(VERSIONS, 1, LATEST - 1))
 async def test_a_store_of_each_version_is_exported_purged_and_merged_like_a_new_one(
     version: int, tmp_path: Path
 ) -> None:
@@ -226,7 +226,7 @@ KILLING = str(Path(__file__).with_name("killed_at_moments.py"))
 JOURNAL = ("journal", "--project", "acme")
 
 
-@pytest.mark.parametrize("every", [pytest.param(1 if SOAK else 12, id="soak" if SOAK else "slice")])
+@pytest.mark.parametrize("every", [pytest.param(1 if SOAK else 18, id="soak" if SOAK else "slice")])
 async def test_a_migration_that_is_killed_at_any_moment_is_done_by_the_next_who_opens_the_store(
     every: int, tmp_path: Path
 ) -> None:

@@ -206,7 +206,7 @@ class Client:
         return encoded({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
 
 
-@some(600, 20_000)
+@some(250, 20_000)
 def test_whatever_comes_in_what_goes_out_is_in_order(
     tmp_path: Path, generation: Generation, rounds: int
 ) -> None:

@@ -309,14 +309,20 @@ def walk(invoke: Invoke, directory: Path) -> Iterator[tuple[Sequence[str], Resul
         yield words, result
 
 
-def walked_store(directory: Path) -> tuple[Path, Invoke]:
-    """A store in this directory that the whole walk has been through, and what runs commands."""
-    store = directory / "state.db"
-    env: dict[str, str | None] = {"MCP_STATE_DB": str(store), "MCP_STATE_PROJECT": "acme"}
+class Walked:
+    """A store that the whole walk has been through, which is copied, and what was said."""
+
+    def __init__(self, directory: Path) -> None:
+        self.store = directory / "state.db"
+        self.said = list(walk(runner(self.store), directory))
+
+
+def runner(store: Path) -> Invoke:
+    """What runs commands on this store."""
+    env = {"MCP_STATE_DB": str(store), "MCP_STATE_PROJECT": "acme", "MCP_STATE_AGENT": None}
+    env |= {"CLAUDE_PROJECT_DIR": None, "CLAUDE_CODE_SESSION_ID": None}
 
     def invoke(*words: str, stdin: str = "") -> Result:
         return CliRunner().invoke(main, words, input=stdin, env=env)
 
-    for _ in walk(invoke, directory):
-        pass
-    return store, invoke
+    return invoke
