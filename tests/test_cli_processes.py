@@ -124,6 +124,29 @@ def test_exit_codes_tell_fine_from_refused_from_wrong(run: Run) -> None:
     assert run("none").returncode == 2
 
 
+@pytest.mark.sqlite
+@pytest.mark.parametrize(("words", "code"), [("--version", 0), ("nonsense", 2)])
+@pytest.mark.parametrize("is_left", [False, True], ids=["alone", "with a thread"])
+def test_no_thread_that_is_left_can_wake_while_python_ends(
+    environment: Environment, words: str, code: int, is_left: bool
+) -> None:
+    program = f"""
+import atexit, sys, threading
+atexit.register(lambda: sys.stderr.write("Python ends"))
+if {is_left}:
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+sys.argv[1:] = [{words!r}]
+from mcp_state.__main__ import main
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == code
+    assert (done.stdout if code == 0 else done.stderr).startswith(("mcp-state", "error: "))
+    assert ("Python ends" not in done.stderr) == is_left
+
+
 def test_an_error_is_one_line_of_stderr(run: Run) -> None:
     done = run("thread", "none")
 
