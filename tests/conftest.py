@@ -36,6 +36,7 @@ from mcp_state.store import opening
 from mcp_state.store.database import Database, open_database
 from mcp_state.times import Clock
 
+soaking.write_into_memory()
 COMPLAINTS = Path(tempfile.mkstemp(prefix="complaints-")[1])
 atexit.register(COMPLAINTS.unlink)
 

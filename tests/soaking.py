@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import tempfile
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
@@ -17,6 +18,19 @@ SOAK = bool(os.environ.get("MCP_STATE_SOAK"))
 settings.register_profile("soak", deadline=None, max_examples=1000)
 settings.register_profile("slice", deadline=None, max_examples=50, derandomize=True, database=None)
 settings.load_profile("soak" if SOAK else "slice")
+
+
+def write_into_memory() -> None:
+    """Have this process and its children write what is temporary into memory, if there is room.
+
+    No test needs a disk that outlives the machine; when soaked, it is the disk all the same.
+    """
+    memory = "/dev/shm"
+    if SOAK or "TMPDIR" in os.environ or not os.access(memory, os.W_OK):
+        return
+    room = os.statvfs(memory)
+    if room.f_bavail * room.f_frsize >= 4 << 30:
+        os.environ["TMPDIR"] = tempfile.tempdir = memory
 
 
 def examples(few: int) -> int:
