@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from recipe_stage import played
 from recipes import Install, Unplayable, parse
-from soaking import few_of
 
 from mcp_state.cli.install import install as install_command
 from mcp_state.tools import ALL_TOOLS
@@ -35,9 +34,9 @@ def console(*lines: str) -> str:
     return "\n".join(["```console", "$ mcp-state install codex", *lines, "```"])
 
 
-@pytest.mark.parametrize("name", few_of(RECIPES, "many-days.md", "several-agents.md"))
-async def test_a_recipe_goes_as_it_says(name: str, tmp_path: Path) -> None:
-    assert await played(RECIPES[name], tmp_path / "stage") == RECIPES[name]
+@each_recipe
+async def test_a_recipe_goes_as_it_says(text: str, tmp_path: Path) -> None:
+    assert await played(text, tmp_path / "stage") == text
 
 
 @each_recipe
