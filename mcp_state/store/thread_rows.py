@@ -64,12 +64,12 @@ _HELD_HERE = """
     SELECT * FROM thread_rows
     WHERE project = :project AND lease_until > :now AND lease_over = 0
         AND holder_session = :session AND holder_session <> ''
-    ORDER BY lease_until LIMIT :limit
+    ORDER BY lease_until, created LIMIT :limit
 """
 _HELD = """
     SELECT * FROM thread_rows
     WHERE project = :project AND lease_until > :now AND lease_over = 0
-    ORDER BY lease_until LIMIT :limit
+    ORDER BY lease_until, created LIMIT :limit
 """
 _COUNT_DUE = """
     SELECT count(*) FROM (

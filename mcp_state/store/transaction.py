@@ -31,7 +31,9 @@ _PROJECT = """
         provisional, trusted, stale, refuted, archival
     FROM projects WHERE id = :project
 """
-_KNOWN = "SELECT shown FROM projects WHERE merged_into IS NULL ORDER BY last_event DESC LIMIT 30"
+_KNOWN = (
+    "SELECT shown FROM projects WHERE merged_into IS NULL ORDER BY last_event DESC, id LIMIT 30"
+)
 _SHOWN = "SELECT shown, last_event FROM projects WHERE id = :id AND merged_into IS NULL"
 _NEW_PROJECT = "INSERT INTO projects (shown, created_at) VALUES (:shown, :now) RETURNING id"
 _NEW_NAME = "INSERT INTO project_names (name, shown, project) VALUES (:name, :shown, :project)"
