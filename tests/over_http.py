@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
+import pytest
 from browsing import Reply, read_reply
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
@@ -179,6 +180,18 @@ async def serving(
             signal.raise_signal(signal.SIGTERM)
         async with asyncio.timeout(15):
             await life
+
+
+async def ended(reader: asyncio.StreamReader) -> None:
+    """The server has ended the connection, whatever way."""
+    with contextlib.suppress(ConnectionError):
+        while await reader.read(1 << 20):
+            pass
+
+
+def refusals(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The lines of the log that tell of refusals."""
+    return [r.getMessage() for r in caplog.records if r.getMessage().startswith("refused ")]
 
 
 async def token_for(

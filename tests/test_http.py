@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import resource
 import signal
 import ssl
 import subprocess
 import sys
+from collections.abc import Generator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -26,7 +29,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from over_http import GENERATIONS, PROXIED, Served, called, of, serving, token_for
+from over_http import GENERATIONS, PROXIED, Served, called, ended, of, refusals, serving, token_for
 from soaking import few_of
 from whole_stores import writing
 
@@ -500,42 +503,90 @@ async def test_it_is_not_ready_while_the_store_cannot_be_read(
     assert (with_token.status, path in with_token.text) == (503, False)
 
 
-def command(*words: str, path: str, before: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-    """`mcp-state serve --http` in a process of its own."""
-    return subprocess.Popen(
+@contextlib.contextmanager
+def command(
+    *words: str, path: str, before: tuple[str, ...] = ()
+) -> Generator[subprocess.Popen[str]]:
+    """`mcp-state serve --http` in a process of its own, which is not left behind."""
+    with subprocess.Popen(
         [*before, sys.executable, "-m", "mcp_state", "serve", *words, "--db", path],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "CLAUDE_PROJECT_DIR": os.getcwd(), "CLAUDE_CODE_SESSION_ID": "s"},
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.sqlite
-@pytest.mark.parametrize(("soft", "hard", "refused"), [(100, 400, 0), (100, 100, 100)])
+@pytest.mark.parametrize(("soft", "hard", "refused"), [(100, 400, 0), (100, 100, 114)])
 async def test_who_only_connects_does_not_take_the_files_that_the_store_needs(
     path: str, soft: int, hard: int, refused: int
 ) -> None:
-    """As many are let in as there can be open files for, which are often fewer than allowed."""
-    limited = ("sh", "-c", f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$@"', "sh")
+    """As many are let in as there can be open files for, also of those who come all at once."""
     body = called("journal_append", {"text": "x", "project": "acme"})
     headers = {"host": "127.0.0.1", **of("journal_append"), "content_length": str(len(body))}
     lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    request = "\r\n".join(["POST /mcp HTTP/1.1", *lines, "", ""]).encode() + body
+    limited = ("sh", "-c", f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$@"', "sh")
     with command("--http", "127.0.0.1:0", path=path, before=limited) as process:
         assert process.stderr is not None
         server = Served((await asyncio.to_thread(process.stderr.readline)).split()[-1])
+        await server.ask("GET", "/healthz")
+        process.send_signal(signal.SIGSTOP)
         opened = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(150)]
+        process.send_signal(signal.SIGCONT)
         reader, writer = opened[0]
-        writer.write("\r\n".join(["POST /mcp HTTP/1.1", *lines, "", ""]).encode() + body)
+        assert b" 200 " in await answer(reader, writer, request)
         async with asyncio.timeout(20):
-            assert b" 200 " in await reader.readline()
+            for reader, _ in opened[150 - refused :]:
+                await ended(reader)
         process.send_signal(signal.SIGTERM)
         _, err = await asyncio.to_thread(process.communicate, timeout=20)
         for _, writer in opened:
             writer.close()
-    assert "Traceback" not in err
-    assert (err.count(": connections: there are ") >= refused) and (refused or not err)
+    line = "mcp-state: refused 127.0.0.1: connections: there are 36 connections"
+    assert err.splitlines() == [line] * refused
+
+
+@pytest.mark.sqlite
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of another process are set")
+async def test_without_a_file_for_it_a_connection_waits(path: str) -> None:
+    """Whatever took the files: it is said once a second, and who is there already is served."""
+    with command("--http", "127.0.0.1:0", path=path) as process:
+        assert process.stderr is not None
+        server = Served((await asyncio.to_thread(process.stderr.readline)).split()[-1])
+        opened = [await asyncio.open_connection("127.0.0.1", server.port)]
+        head = f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode()
+        assert b"200 " in await answer(*opened[0], head)
+        allowed = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (1, allowed[1]))
+        opened.append(await asyncio.open_connection("127.0.0.1", server.port))
+        line = await asyncio.to_thread(process.stderr.readline)
+        assert b"200 " in await answer(*opened[0], head)
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, allowed)
+        assert b"200 " in await answer(*opened[1], head)
+        process.send_signal(signal.SIGTERM)
+        _, err = await asyncio.to_thread(process.communicate, timeout=20)
+        for _, writer in opened:
+            writer.close()
+    why = "Too many open files: nobody is let in for 1 s"
+    assert set((line + err).splitlines()) == {f"mcp-state: refused ?: connections: {why}"}
+
+
+async def answer(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes
+) -> bytes:
+    """The head of the answer to a request on an open connection."""
+    writer.write(request)
+    async with asyncio.timeout(20):
+        head = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split()[0]))
+    return head
 
 
 @pytest.mark.parametrize("number", few_of([signal.SIGTERM, signal.SIGINT], signal.SIGTERM))
@@ -557,7 +608,7 @@ async def test_the_command_says_where_it_listens_and_ends_with_a_signal(
 
 
 async def test_tls_is_spoken_with_the_files_that_were_given(
-    settings: Settings, path: str, tmp_path: Path
+    settings: Settings, path: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cert, key = certificate(tmp_path)
     token = await token_for(path, "acme")
@@ -574,6 +625,41 @@ async def test_tls_is_spoken_with_the_files_that_were_given(
             assert (await said(client, "orient")).startswith("project acme (from token)")
         with pytest.raises((ConnectionError, ValueError, IndexError)):
             await server.ask("GET", "/healthz")
+    assert [line.split("tls: ")[0] for line in refusals(caplog)] == ["refused 127.0.0.1: "]
+
+
+async def test_who_only_connects_and_speaks_no_tls_is_counted_and_let_go(
+    settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cert, key = certificate(tmp_path)
+    made, bounds = door("127.0.0.1:0", tls_cert=cert, tls_key=key), Bounds(connections=2)
+    trusting = ssl.create_default_context(cafile=cert)
+    async with serving(settings, made, bounds=replace(bounds, head_time=0.2)) as server:
+        idle = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(3)]
+        async with asyncio.timeout(20):
+            for reader, writer in reversed(idle):  # the one too many first
+                await ended(reader)
+                writer.close()
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=trusting)
+        writer.close()
+    full, *late = refusals(caplog)
+    assert full == "refused 127.0.0.1: connections: there are 2 connections"
+    assert len(late) == 2
+    assert all("tls: SSL handshake is taking longer than 0.2 seconds" in line for line in late)
+
+
+async def test_who_is_about_to_speak_tls_does_not_keep_the_server_from_ending(
+    settings: Settings, tmp_path: Path
+) -> None:
+    cert, key = certificate(tmp_path)
+    made = door("127.0.0.1:0", tls_cert=cert, tls_key=key)
+    async with serving(settings, made) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        for _ in range(5):  # turns of the loop: it is let in
+            await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await ended(reader)
+    writer.close()
 
 
 def test_tls_files_that_are_none_are_wrong_arguments(settings: Settings, tmp_path: Path) -> None:

@@ -26,8 +26,10 @@ from over_http import (
     PROXIED,
     Served,
     called,
+    ended,
     id_of,
     of,
+    refusals,
     revoke,
     secret_of,
     serving,
@@ -65,11 +67,6 @@ async def local(settings: Settings) -> AsyncGenerator[Served]:
     """One that this machine may ask without a token."""
     async with serving(settings, bounds=Bounds(drain=0.05)) as served:
         yield served
-
-
-def refusals(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """The lines of the log that tell of refusals."""
-    return [r.getMessage() for r in caplog.records if r.getMessage().startswith("refused ")]
 
 
 def error(text: str) -> str:
@@ -391,13 +388,6 @@ async def conversation(server: Served, request: bytes) -> bytes:
                 answered += part
     writer.close()
     return answered
-
-
-async def ended(reader: asyncio.StreamReader) -> None:
-    """The server has ended the connection, whatever way."""
-    with contextlib.suppress(ConnectionError):
-        while await reader.read(1 << 20):
-            pass
 
 
 SMUGGLED = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"

@@ -119,7 +119,10 @@ def _serve_http(settings: Settings, door: Door, rate: int | None) -> None:
     settings = replace(settings, directory="", client_directory="", session="")
     with spoken("tools"):
         bounds = Bounds() if rate is None else Bounds(rate=rate, burst=5 * rate)
-        asyncio.run(serve_http(settings, door, ready, bounds=bounds))
+        # The other loop of Windows can't wait for a socket to have somebody who wants to come in.
+        loop = asyncio.SelectorEventLoop if sys.platform == "win32" else None
+        with asyncio.Runner(loop_factory=loop) as runner:
+            runner.run(serve_http(settings, door, ready, bounds=bounds))
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from mcp_state import toolset
 from mcp_state.errors import BadArgument
 from mcp_state.http.bounds import Bounds
 from mcp_state.http.guard import ENDPOINT, Guard
+from mcp_state.http.listener import Listener
 from mcp_state.http.metrics import Metrics
 from mcp_state.http.refusals import Refusals
 from mcp_state.http.traffic import Traffic
@@ -38,7 +39,11 @@ _ADDRESS = re.compile(r"(?:(\[[0-9a-f:.]+\]|[^\s:/\[\]]+):)?([0-9]{1,5})", re.IG
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _EVERY_ADDRESS = ("0.0.0.0", "::")
 _FILES_BESIDE = 64
-"""What is open beside the connections, at the most: the store, and what is being accepted."""
+"""What is open beside the connections, at the most: the store, and who is not let in."""
+_SELECTED_ON_WINDOWS = 512
+"""As many files as select() of Python can wait for there."""
+_WAITING = 2048
+"""How many may wait to be let in; the system has a limit of its own."""
 _OF_THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -190,7 +195,7 @@ async def serve(
         )
         config = uvicorn.Config(
             guard,
-            http=_wire(bounds, refusals),
+            http=Wire,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -208,19 +213,9 @@ async def serve(
             async with manager.run():
                 with _signals() as over:
                     ready(f"{door.scheme}://{_bracketed(door.host)}:{door.port}{ENDPOINT}")
-                    await _Server(config, traffic, over, bounds.stop).serve([listener])
+                    await _Server(config, listener, traffic, refusals, bounds, over).serve()
         finally:
             await database.aclose()
-
-
-def _wire(limits: Bounds, noted: Refusals) -> type[Wire]:
-    """The connections of this server."""
-
-    class Bounded(Wire):
-        bounds = limits
-        refusals = noted
-
-    return Bounded
 
 
 def _have_files_for(connections: int) -> int:
@@ -229,7 +224,7 @@ def _have_files_for(connections: int) -> int:
     Without any to spare, nobody who is connected could be served either.
     """
     if sys.platform == "win32":
-        return connections
+        return min(connections, _SELECTED_ON_WINDOWS - _FILES_BESIDE)
     import resource
 
     most, highest = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -273,7 +268,7 @@ def _check_tls(door: Door) -> None:
 def _listening(door: Door) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in door.host else socket.AF_INET
-        return socket.create_server((door.host, door.port), family=family)
+        return socket.create_server((door.host, door.port), family=family, backlog=_WAITING)
     except OSError as problem:
         raise BadArgument(
             f"{_bracketed(door.host)}:{door.port} can't be listened at: "
@@ -302,22 +297,54 @@ class _Server(uvicorn.Server):
     """A server that waits for its end instead of looking for it, and then ends its streams."""
 
     def __init__(
-        self, config: uvicorn.Config, traffic: Traffic, over: asyncio.Event, patience: float
+        self,
+        config: uvicorn.Config,
+        listening: socket.socket,
+        traffic: Traffic,
+        refusals: Refusals,
+        bounds: Bounds,
+        over: asyncio.Event,
     ) -> None:
         super().__init__(config)
+        self.servers = []  # of asyncio: there are none
+        self._listening = listening
         self._traffic = traffic
+        self._refusals = refusals
+        self._bounds = bounds
         self._over = over
-        self._patience = patience
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin; who connects is let in by `main_loop`."""
+        await self.lifespan.startup()
+        self.started = True
 
     async def main_loop(self) -> None:
         """Serve until it is over."""
+        listener = Listener(
+            self._listening,
+            self._wire,
+            self.server_state.connections,
+            tls=self.config.ssl,
+            bounds=self._bounds,
+            refusals=self._refusals,
+        )
+        listener.open()
         await self._over.wait()
-        for _ in range(3):  # as many turns of the loop as it takes to let in who just came,
-            await asyncio.sleep(0)  # and would be neither served nor closed
+        await listener.close()
         self._traffic.wind_down()
-        asyncio.get_running_loop().call_later(self._patience, self._traffic.give_up)
+        asyncio.get_running_loop().call_later(self._bounds.stop, self._traffic.give_up)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
         """Leave them to the caller."""
         yield
+
+    def _wire(self) -> Wire:
+        """What speaks with one client."""
+        return Wire(
+            self.config,
+            self.server_state,
+            self.lifespan.state,
+            bounds=self._bounds,
+            refusals=self._refusals,
+        )

@@ -16,26 +16,22 @@ from mcp_state.http.refusals import Refusals
 class Wire(H11Protocol):
     """One connection.
 
-    A head that does not arrive in time, an answer that is not read, and more connections than
-    there may be end it. uvicorn itself bounds only how long nothing is said between two requests.
+    A head that does not arrive in time and an answer that is not read end it. uvicorn itself
+    bounds only how long nothing is said between two requests.
     """
 
-    bounds: Bounds
-    refusals: Refusals
-
-    def __init__(self, *args: Any, **extra: Any) -> None:
-        super().__init__(*args, **extra)
+    def __init__(self, *args: Any, bounds: Bounds, refusals: Refusals) -> None:
+        super().__init__(*args)
+        self.bounds = bounds
+        self.refusals = refusals
         self._head: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take it, if there is room."""
+        """Take it."""
         super().connection_made(transport)
         # Head and body are two writes; asyncio sees to this only for sockets that it made itself.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if len(self.connections) > self.bounds.connections:
-            self._end("connections", f"there are {self.bounds.connections:,} connections")
-            return
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
