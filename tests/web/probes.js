@@ -147,14 +147,13 @@ globalThis.probes = {
     };
   },
 
-  /* The card that stands in the middle of a column, and where. */
+  /* The first card of a column that reaches below its middle. */
   middle(selector) {
-    const edge = document.querySelector(selector).getBoundingClientRect();
-    const card = document
-      .elementsFromPoint(edge.left + 60, 400)
-      .map((e) => e.closest(".card"))
-      .find(Boolean);
-    return [card.dataset.key, card.getBoundingClientRect().top];
+    const box = document.querySelector(selector);
+    const edge = box.getBoundingClientRect();
+    const half = (edge.top + edge.bottom) / 2;
+    return [...box.querySelectorAll(".card")].find((e) => e.getBoundingClientRect().bottom > half)
+      .dataset.key;
   },
 
   focus() {
