@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import resource
 import signal
+import socket
 import ssl
+import struct
 import subprocess
 import sys
+import time
 from collections.abc import Generator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -37,6 +41,7 @@ from mcp_state import toolset
 from mcp_state.errors import BadArgument
 from mcp_state.http.bounds import Bounds
 from mcp_state.http.serving import Door, door, serve
+from mcp_state.http.wire import Wire
 from mcp_state.settings import Settings
 from mcp_state.tools import ALL_TOOLS
 
@@ -345,7 +350,8 @@ def test_what_would_be_open_to_others_is_refused_with_what_to_do() -> None:
     assert "Give both --tls-cert and --tls-key" in refused("1", tls_cert="x")
     assert "Write HOST:PORT, as 127.0.0.1:8765" in refused("somewhere")
     assert "which is no address" in refused("localhost:99999")
-    assert "which is no host name" in refused("1", names=("https://state.example.com",))
+    for name in ("https://state.example.com", ""):
+        assert "which is no host name" in refused("1", names=(name,))
 
 
 def test_only_this_machine_needs_no_token() -> None:
@@ -465,7 +471,7 @@ async def test_a_call_that_does_not_end_is_given_up_when_the_server_stops(
     settings: Settings, path: str
 ) -> None:
     settings = replace(settings, project="acme")
-    async with serving(settings, bounds=Bounds(stop=0.05)) as server:
+    async with serving(settings, bounds=Bounds(stop=0.05, drain=60)) as server:
         await server.call("journal_append", text="first")
         with writing(path):
             waiting = asyncio.create_task(server.call("journal_append", text="never"))
@@ -529,18 +535,17 @@ async def test_who_only_connects_does_not_take_the_files_that_the_store_needs(
 ) -> None:
     """As many are let in as there can be open files for, also of those who come all at once."""
     body = called("journal_append", {"text": "x", "project": "acme"})
-    headers = {"host": "127.0.0.1", **of("journal_append"), "content_length": str(len(body))}
-    lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-    request = "\r\n".join(["POST /mcp HTTP/1.1", *lines, "", ""]).encode() + body
     limited = ("sh", "-c", f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$@"', "sh")
     with command("--http", "127.0.0.1:0", path=path, before=limited) as process:
         assert process.stderr is not None
         server = Served((await asyncio.to_thread(process.stderr.readline)).split()[-1])
+        told = await asyncio.to_thread(process.stderr.readline)
         await server.ask("GET", "/healthz")
         process.send_signal(signal.SIGSTOP)
         opened = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(150)]
         process.send_signal(signal.SIGCONT)
         reader, writer = opened[0]
+        request = request_of(server, of("journal_append"), body)
         assert b" 200 " in await answer(reader, writer, request)
         async with asyncio.timeout(20):
             for reader, _ in opened[150 - refused :]:
@@ -549,6 +554,10 @@ async def test_who_only_connects_does_not_take_the_files_that_the_store_needs(
         _, err = await asyncio.to_thread(process.communicate, timeout=20)
         for _, writer in opened:
             writer.close()
+    most = 36 if refused else 336
+    assert told == (
+        f"mcp-state: at most {most} clients at a time, not 2,000: for more, allow more open files\n"
+    )
     line = "mcp-state: refused 127.0.0.1: connections: there are 36 connections"
     assert err.splitlines() == [line] * refused
 
@@ -561,21 +570,59 @@ async def test_without_a_file_for_it_a_connection_waits(path: str) -> None:
         assert process.stderr is not None
         server = Served((await asyncio.to_thread(process.stderr.readline)).split()[-1])
         opened = [await asyncio.open_connection("127.0.0.1", server.port)]
-        head = f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode()
-        assert b"200 " in await answer(*opened[0], head)
+        assert b"200 " in await answer(*opened[0], healthz(server))
         allowed = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (1, allowed[1]))
         opened.append(await asyncio.open_connection("127.0.0.1", server.port))
         line = await asyncio.to_thread(process.stderr.readline)
-        assert b"200 " in await answer(*opened[0], head)
+        assert b"200 " in await answer(*opened[0], healthz(server))
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, allowed)
-        assert b"200 " in await answer(*opened[1], head)
+        assert b"200 " in await answer(*opened[1], healthz(server))
         process.send_signal(signal.SIGTERM)
         _, err = await asyncio.to_thread(process.communicate, timeout=20)
         for _, writer in opened:
             writer.close()
     why = "Too many open files: nobody is let in for 1 s"
     assert set((line + err).splitlines()) == {f"mcp-state: refused ?: connections: {why}"}
+
+
+@pytest.mark.sqlite
+async def test_who_has_asked_before_the_end_is_answered(path: str) -> None:
+    """Also who was not let in yet."""
+    with command("--http", "127.0.0.1:0", path=path) as process:
+        assert process.stderr is not None
+        server = Served((await asyncio.to_thread(process.stderr.readline)).split()[-1])
+        process.send_signal(signal.SIGSTOP)
+        opened = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(20)]
+        for _, writer in opened:
+            writer.write(healthz(server))
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
+        for reader, writer in opened:
+            async with asyncio.timeout(20):
+                assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+            writer.close()
+        _, err = await asyncio.to_thread(process.communicate, timeout=20)
+    assert (process.returncode, err) == (0, "")
+
+
+def healthz(server: Served) -> bytes:
+    """A request that takes nothing."""
+    return f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode()
+
+
+def all_tools(server: Served) -> bytes:
+    """A request whose answer is long."""
+    call, those = (f'"method": "tools/{what}"'.encode() for what in ("call", "list"))
+    headers = of("") | {"mcp_method": "tools/list"}
+    return request_of(server, headers, called("", {}).replace(call, those))
+
+
+def request_of(server: Served, headers: dict[str, str], body: bytes) -> bytes:
+    """A request on a connection that stays open."""
+    headers = {"host": f"127.0.0.1:{server.port}", **headers, "content_length": str(len(body))}
+    lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join(["POST /mcp HTTP/1.1", *lines, "", ""]).encode() + body
 
 
 async def answer(
@@ -646,6 +693,103 @@ async def test_who_only_connects_and_speaks_no_tls_is_counted_and_let_go(
     assert full == "refused 127.0.0.1: connections: there are 2 connections"
     assert len(late) == 2
     assert all("tls: SSL handshake is taking longer than 0.2 seconds" in line for line in late)
+
+
+async def test_nothing_is_left_of_a_connection_that_was_reset(
+    settings: Settings, tmp_path: Path
+) -> None:
+    cert, key = certificate(tmp_path)
+    made, trusting = door("0", tls_cert=cert, tls_key=key), ssl.create_default_context(cafile=cert)
+    async with serving(settings, made) as server:
+        for _ in range(3):
+            client = await asyncio.open_connection("127.0.0.1", server.port, ssl=trusting)
+            assert b"200 " in await answer(*client, healthz(server))
+            held = client[1].get_extra_info("socket")
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client[1].transport.abort()
+        last = await asyncio.open_connection("127.0.0.1", server.port, ssl=trusting)
+        async with asyncio.timeout(20):
+            while sum(isinstance(one, Wire) for one in gc.get_objects()) > 1:
+                await answer(*last, healthz(server))
+        last[1].close()
+
+
+async def test_what_comes_behind_a_request_that_asked_for_the_end_is_left(
+    settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cert, key = certificate(tmp_path)
+    made, trusting = door("0", tls_cert=cert, tls_key=key), ssl.create_default_context(cafile=cert)
+    async with serving(settings, made) as server:
+        more = healthz(server)
+        last = more.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=trusting)
+        writer.write(more * 50 + last + more * 3000)
+        async with asyncio.timeout(20):
+            assert (await reader.read()).count(b"HTTP/1.1 200 ") == 51
+        writer.close()
+    assert caplog.messages == []
+
+
+async def test_who_does_not_answer_the_end_of_tls_does_not_keep_the_server_from_ending(
+    settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cert, key = certificate(tmp_path)
+    made, bounds = door("0", tls_cert=cert, tls_key=key), Bounds(farewell=0.1)
+    with socket.socket() as raw:
+        async with serving(settings, made, bounds=bounds) as server:
+            await asyncio.to_thread(raw.connect, ("127.0.0.1", server.port))
+            client = await asyncio.to_thread(spoken, raw, cert)
+            began = time.monotonic()
+        assert time.monotonic() - began < 4
+        client.close()
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("speaks_tls", [False, True])
+async def test_who_reads_nothing_does_not_keep_the_server_from_ending(
+    speaks_tls: bool, settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither what it is told, nor that TLS ends."""
+    cert, key = certificate(tmp_path) if speaks_tls else ("", "")
+    made, bounds = door("0", tls_cert=cert, tls_key=key), Bounds(stop=0.05, farewell=0.1)
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        async with serving(settings, made, bounds=bounds) as server:
+            await asyncio.to_thread(client.connect, ("127.0.0.1", server.port))
+            if speaks_tls:
+                client = await asyncio.to_thread(spoken, client, cert)
+            client.setblocking(False)
+            with contextlib.suppress(BlockingIOError, ssl.SSLWantWriteError):
+                for _ in range(200):
+                    client.send(all_tools(server))
+            await until_nothing_moves(server, cert)
+            began = time.monotonic()
+        assert time.monotonic() - began < 5
+        client.close()
+    stopping = "stopping: The server stops, and this was not done in time. 'POST' '/mcp'"
+    assert {m.partition(": ")[2] for m in caplog.messages} <= {stopping}
+
+
+def spoken(client: socket.socket, cert: str) -> ssl.SSLSocket:
+    """The same connection, with TLS; its end is not answered."""
+    return ssl.create_default_context(cafile=cert).wrap_socket(client, server_hostname="127.0.0.1")
+
+
+async def until_nothing_moves(server: Served, cert: str) -> None:
+    """One call is in flight, and no other is answered any more."""
+    trusting = ssl.create_default_context(cafile=cert) if cert else None
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=trusting)
+    metrics = healthz(server).replace(b"healthz", b"metrics")
+    seen: list[bytes] = []
+    async with asyncio.timeout(20):
+        while len(seen) < 10:
+            writer.write(metrics)
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().split(b"content-length: ")[1].split()[0])
+            told = await reader.readexactly(length)
+            stands = b"requests_in_flight 1\n" in told and told in (seen or [told])
+            seen = [*seen, told] if stands else []
+    writer.close()
 
 
 async def test_who_is_about_to_speak_tls_does_not_keep_the_server_from_ending(

@@ -18,7 +18,8 @@ class Bounds:
     is for what of it is in none of its texts, and `bodies` for all that are held at the same time.
     `drain` is how long a refused request may go on sending, so that its sender gets to read why;
     `call_time` is more than any call takes; `recheck` is how often the token behind an open stream
-    is looked up again.
+    is looked up again; `stop` is for the calls in flight at the end, and `farewell` for a client to
+    read the last that it is told, or to end TLS.
     """
 
     body: int = 64 << 20
@@ -43,6 +44,7 @@ class Bounds:
     burst: float = 500.0
     recheck: float = 30.0
     stop: float = 5.0
+    farewell: float = 0.5
 
 
 class Rates:

@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from mcp_state.errors import StateError, TokenRefused
 from mcp_state.http.bounds import Bounds
-from mcp_state.http.messages import Reply, header
+from mcp_state.http.messages import Incoming, Reply, header
 from mcp_state.http.metrics import TYPE, Metrics
 from mcp_state.http.refusals import Refusals, Refused, quoted
 from mcp_state.http.traffic import Traffic
@@ -83,19 +83,19 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
         assert scope["type"] == "http"  # nothing else is served, so nothing else gets past
-        reply = Reply(send)
+        incoming, reply = Incoming(receive), Reply(send)
         who = scope["client"][0] if scope.get("client") else "?"
         try:
             self._check_shape(scope)
             token, principal = await self._principal(scope)
             if principal.token:
                 who = f"token {principal.token} ({quoted(principal.agent)}) from {who}"
-            await self._pass(scope, receive, reply, principal, token)
+            await self._pass(scope, incoming, reply, principal, token)
         except Refused as refused:
             self._refusals.tell(refused.reason, who, _noted(scope, refused))
             if not reply.begun:
-                await self._drain(scope, receive)
-                await _refusal(refused)(scope, receive, reply)
+                await self._drain(scope, incoming)
+                await _refusal(refused)(scope, incoming, reply)
         else:
             if reply.status >= 400 and scope["raw_path"] == b"/mcp":
                 why = f"answered {reply.status} to {_asked(scope)}"
@@ -124,7 +124,8 @@ class Guard:
         if scope["method"] not in allowed:
             raise Refused(405, "method", f"Only {', '.join(allowed)} here.")
         host = header(scope, b"host")
-        if _name_of(host) not in self._hosts:
+        name = _name_of(host)
+        if not name or name not in self._hosts:
             told = "This server is not known by that name (Host)."
             raise Refused(421, "host", told, f"Host {quoted(host)}")
         origin = header(scope, b"origin")
@@ -181,20 +182,20 @@ class Guard:
             return PlainTextResponse(f"not ready: {problem.code}\n", 503)
         return PlainTextResponse("ready\n")
 
-    async def _drain(self, scope: Scope, receive: Receive) -> None:
+    async def _drain(self, scope: Scope, incoming: Incoming) -> None:
         """Let a refused client finish sending for a moment, or it would not read the answer."""
         if header(scope, b"expect"):
             return
         try:
             async with asyncio.timeout(self._bounds.drain):
-                while (await receive()).get("more_body", False):
-                    pass
+                while not incoming.whole:
+                    await incoming()
         except TimeoutError:
             pass
 
 
 def _name_of(host: str) -> str:
-    """The name in a Host header, without its port."""
+    """The name in a Host header, without its port; empty if it is none."""
     name, colon, port = host.rpartition(":")
     if not colon or host.endswith("]"):
         name, port = host, "0"

@@ -54,10 +54,13 @@ class Listener:
         self._loop.add_reader(self._listening, self._accept)
 
     async def close(self) -> None:
-        """Let nobody in any more; who came before and has no TLS to speak still is."""
+        """Let in who has come before, and nobody any more; who has yet to speak TLS may not."""
+        self._loop.remove_reader(self._listening)
+        for _ in range(self._bounds.connections):
+            if not self._accept():
+                break
         if self._again is not None:
             self._again.cancel()
-        self._loop.remove_reader(self._listening)
         self._listening.close()
         if self._tls is not None:
             await asyncio.sleep(0)  # who has not begun would not close what it was given
@@ -65,34 +68,41 @@ class Listener:
                 entering.cancel()
         await asyncio.gather(*self._entering.values(), return_exceptions=True)
 
-    def _accept(self) -> None:
+    def _accept(self) -> bool:
+        """Accept one; returns whether there was one."""
         try:
             connection, (who, *_) = self._listening.accept()
         except (BlockingIOError, InterruptedError, ConnectionError):  # it has gone again
-            return
+            return False
         except OSError as problem:  # there are no files, or no memory, for it; it goes on waiting
             why = f"{problem.strerror}: nobody is let in for {_AGAIN:g} s"
             self._refusals.tell("connections", "?", why)
             self._loop.remove_reader(self._listening)
             self._again = self._loop.call_later(_AGAIN, self.open)
-            return
-        if self._taken() >= self._bounds.connections:
+            return False
+        if self._taken() < self._bounds.connections:
+            wire = self._wire()
+            self._entering[wire] = self._loop.create_task(self._let_in(connection, who, wire))
+        else:
             connection.close()
             why = f"there are {self._bounds.connections:,} connections"
             self._refusals.tell("connections", who, why)
-            return
-        wire = self._wire()
-        self._entering[wire] = self._loop.create_task(self._let_in(connection, who, wire))
+        return True
 
     def _taken(self) -> int:
         """How many connections there are; one that is inside may be entering still."""
         return len(self._inside) + sum(wire not in self._inside for wire in self._entering)
 
     async def _let_in(self, connection: socket.socket, who: str, wire: asyncio.Protocol) -> None:
-        patience = self._bounds.head_time if self._tls else None
+        hello = self._bounds.head_time if self._tls else None
+        farewell = self._bounds.farewell if self._tls else None
         try:
             await self._loop.connect_accepted_socket(
-                lambda: wire, connection, ssl=self._tls, ssl_handshake_timeout=patience
+                lambda: wire,
+                connection,
+                ssl=self._tls,
+                ssl_handshake_timeout=hello,
+                ssl_shutdown_timeout=farewell,
             )
         except (ConnectionResetError, BrokenPipeError):  # it has gone again
             pass

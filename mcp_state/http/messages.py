@@ -7,19 +7,33 @@ from starlette.types import Message, Receive, Scope, Send
 _CLOSED = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 
 
+class Incoming:
+    """A request on its way, and whether it is `whole`, or its sender has gone."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.whole = False
+
+    async def __call__(self) -> Message:
+        """Receive a part of it."""
+        message = await self._receive()
+        self.whole = not message.get("more_body", False)
+        return message
+
+
 class Reply:
-    """The answer on its way: what it began with, and the headers that each one has."""
+    """The answer on its way: what it began with, and the headers that each one has.
+
+    `begun` says whether the client may have seen something of it: a server that waits for a client
+    to read what it was told before has not.
+    """
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.status = 0
+        self.begun = False
         self._headers: list[tuple[bytes, bytes]] = []
         self._over = False
-
-    @property
-    def begun(self) -> bool:
-        """Whether the client may have seen something of it."""
-        return self.status > 0
 
     async def __call__(self, message: Message) -> None:
         """Send a part of it."""
@@ -32,6 +46,7 @@ class Reply:
         else:
             self._over = not message.get("more_body", False)
         await self._send(message)
+        self.begun = True
 
     def header(self, name: bytes) -> str:
         """A header of it, empty if it has none."""

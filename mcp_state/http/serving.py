@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import logging
 import math
 import os
 import re
@@ -33,6 +34,8 @@ from mcp_state.server import create_server, open_store_of
 from mcp_state.settings import Settings
 from mcp_state.store.tokens import Tokens
 from mcp_state.times import Clock
+
+log = logging.getLogger(__name__)
 
 ADDRESS = "127.0.0.1:8765"
 _ADDRESS = re.compile(r"(?:(\[[0-9a-f:.]+\]|[^\s:/\[\]]+):)?([0-9]{1,5})", re.IGNORECASE)
@@ -112,9 +115,8 @@ def door(
         raise BadArgument(
             "TLS needs a certificate and its key", "Give both --tls-cert and --tls-key."
         )
-    if wrong := next(
-        (name for name in names if not re.fullmatch(r"[\w.-]+|\[[\w:.]+\]", name)), ""
-    ):
+    wrong = next((one for one in names if not re.fullmatch(r"[\w.-]+|\[[\w:.]+\]", one)), None)
+    if wrong is not None:
         raise BadArgument(
             f"--allow-host is {wrong[:60]!r}, which is no host name",
             "Write the name alone, without a scheme or a port.",
@@ -163,7 +165,8 @@ async def serve(
         BadArgument: the toolset, the address or the TLS files can't be used.
     """
     bounds, clock = bounds or Bounds(), clock or Clock()
-    bounds = replace(bounds, connections=_have_files_for(bounds.connections))
+    wanted = bounds.connections
+    bounds = replace(bounds, connections=_have_files_for(wanted))
     _check_tls(door)
     tools = toolset.load(
         settings.toolset, settings.tools, settings.exclude, read_only=settings.read_only
@@ -178,7 +181,7 @@ async def serve(
         max_request_body_size=bounds.body,
         max_sessions=bounds.sessions,
     )
-    with _listening(door) as listener:
+    with _listening(door) as listener, _signals() as over:
         door = replace(door, port=listener.getsockname()[1])
         nobody = Caller("", "", Actor(""))
         traffic = Traffic(manager.handle_request, bounds, asyncio.get_running_loop().time)
@@ -211,9 +214,11 @@ async def serve(
         )
         try:
             async with manager.run():
-                with _signals() as over:
-                    ready(f"{door.scheme}://{_bracketed(door.host)}:{door.port}{ENDPOINT}")
-                    await _Server(config, listener, traffic, refusals, bounds, over).serve()
+                ready(f"{door.scheme}://{_bracketed(door.host)}:{door.port}{ENDPOINT}")
+                if bounds.connections < wanted:
+                    few = "at most %s clients at a time, not %s: for more, allow more open files"
+                    log.warning(few, f"{bounds.connections:,}", f"{wanted:,}")
+                await _Server(config, listener, traffic, refusals, bounds, over).serve()
         finally:
             await database.aclose()
 
@@ -332,12 +337,21 @@ class _Server(uvicorn.Server):
         await self._over.wait()
         await listener.close()
         self._traffic.wind_down()
-        asyncio.get_running_loop().call_later(self._bounds.stop, self._traffic.give_up)
+        asyncio.get_running_loop().call_later(self._bounds.stop, self._give_up)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
         """Leave them to the caller."""
         yield
+
+    def _give_up(self) -> None:
+        """It was time enough: say so, and leave who does not read it."""
+        self._traffic.give_up()
+        asyncio.get_running_loop().call_later(self._bounds.farewell, self._leave)
+
+    def _leave(self) -> None:
+        for wire in list(self.server_state.connections):
+            wire.transport.abort()
 
     def _wire(self) -> Wire:
         """What speaks with one client."""

@@ -39,9 +39,14 @@ class Wire(H11Protocol):
         self._head = _stopped(self._head)
         self._unread = _stopped(self._unread)
         super().connection_lost(exc)
+        # uvicorn does so only for a connection that was not reset, and its timer keeps all of it.
+        self._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request."""
+        """Take a part of a request; nothing more is said behind one that asked for the end."""
+        # asyncio's TLS reads on while it closes.
+        if self.transport.is_closing() or self.conn.their_state is h11.MUST_CLOSE:
+            return
         if self._head is None and self.conn.their_state is h11.IDLE:
             self._await_head()
         super().data_received(data)
